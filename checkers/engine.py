@@ -373,6 +373,8 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
         UsageError: an option is wrong.
     """
     telemetry_rows = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
+    if not telemetry_rows.num_rows and getattr(each, "needs_telemetry", False):
+        return _without_telemetry(spec)
     what = f"judging {counted(history.num_rows, 'row')} of the history and {telemetry_rows.num_rows} of telemetry"
     return _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
 
@@ -410,14 +412,18 @@ def check_telemetry(each: Checker, spec: CheckerSpec, telemetry: pa.Table | None
         UsageError: an option is wrong.
     """
     if telemetry is None or not telemetry.num_rows:
-        sentence = f"Unknown: the nodes of this run left no telemetry, so there is nothing for {spec.name} to judge."
-        return Verdict(
-            checker=spec.name,
-            valid="unknown",
-            sentence=sentence,
-            inconclusive=(Reason(Code.NO_TELEMETRY, sentence),),
-        )
+        return _without_telemetry(spec)
     return check_partition(each, spec, telemetry)
+
+
+def _without_telemetry(spec: CheckerSpec) -> Verdict:
+    sentence = f"Unknown: the nodes of this run left no telemetry, so there is nothing for {spec.name} to judge."
+    return Verdict(
+        checker=spec.name,
+        valid="unknown",
+        sentence=sentence,
+        inconclusive=(Reason(Code.NO_TELEMETRY, sentence),),
+    )
 
 
 def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:

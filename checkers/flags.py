@@ -205,13 +205,13 @@ class _Judge:
                     yield Finding("dependency", sentence, (each.complete,))
 
     def _above(self) -> dict[int, set[int]]:
-        """By flag those that depend on it."""
-        above: dict[int, set[int]] = {}
+        """By flag those that depend on it, or on one that does: a request enables all of them (FF-2)."""
+        direct: dict[int, set[int]] = {}
         for each in self._listed:
             for flag, needed in each.needs.items():
                 for need in needed:
-                    above.setdefault(need, set()).add(flag)
-        return above
+                    direct.setdefault(need, set()).add(flag)
+        return {need: _reached(direct, need) for need in direct}
 
     def _unasked(self) -> Iterator[Finding]:
         above = self._above()
@@ -281,6 +281,17 @@ class _Judge:
 
     def _at(self, row: int) -> str:
         return by_key.answer(self._table, row)
+
+
+def _reached(direct: Mapping[int, Collection[int]], flag: int) -> set[int]:
+    """All flags to which a way leads from this one."""
+    found = set[int]()
+    left = [flag]
+    while left:
+        more = set(direct.get(left.pop(), ())) - found
+        found |= more
+        left += more
+    return found
 
 
 def _earlier(known: dict[Any, tuple[int, str]], key: Any, row: int, words: str) -> None:

@@ -25,6 +25,7 @@ from splitbrain.checkers.consensus.rows import Row, rows
 from splitbrain.checkers.consensus.troubles import stalls
 from splitbrain.checkers.coverage.outages import calm
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
+from splitbrain.results.clocks import clocks_of
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.quantities import counted
@@ -53,13 +54,15 @@ class Links(OfOneRun):
     Its options are the fields of `Options`. In such a row `counted` names each node to which this one wants a link,
     with 1 if it is up: `n2=1 n3=0`. Members are those of the node's last row that says `members`. Of a stretch those
     parts count in which the run had no fault in force, the controller was not stalled, and both nodes wrote rows before
-    and after, in one life each, in which both say that both are members. The figures: `stretches` judged, `longest_s`
+    and after, in one life each, in which both say that both are members. Not judged are nodes whose clock a run that
+    estimated clocks does not know; errors of the others add to the limit. The figures: `stretches` judged, `longest_s`
     of their parts, and `broken`.
     """
 
     name = "links"
     partition: Whole = "whole run"
     counts_ops = True
+    needs_telemetry = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes.
@@ -68,12 +71,16 @@ class Links(OfOneRun):
             HistoryFormatError: a row does not say what was counted in the form `n2=1`.
             UsageError: an option is wrong.
         """
-        limit_ns = round(_options(options).limit_s * 1e9)
-        quiet = list(_quiet(run_events(history)))
+        events = run_events(history)
+        clocks = clocks_of(events)
+        # By its clock a stretch may begin and end otherwise than the other node's life and the fault beside it.
+        limit_ns = round((_options(options).limit_s + 2 * clocks.error_s) * 1e9)
+        quiet = list(_quiet(events))
         parts = [
             part
             for lives in _of_groups(telemetry)
             for stretch in _stretches(lives)
+            if clocks.knows(stretch.life.node) and clocks.knows(node_of(stretch.peer))
             for part in _parts(stretch, lives, quiet)
         ]
         found = [_not_connected(part) for part in parts if part.long_ns > limit_ns]
@@ -170,7 +177,7 @@ def _lives(own: Sequence[Row]) -> dict[str, list[_Life]]:
         life.step(row)
         if row.members is not None:
             life.members.append((life.end_ns, frozenset(row.members.split())))
-        if row.event in ("link", *_ENDS) or row.members is not None:
+        if (row.event == "link" and row.counted is not None) or row.event in _ENDS or row.members is not None:
             life.said.append(row)
     by_node: dict[str, list[_Life]] = {}
     for life in lives.values():

@@ -11,7 +11,8 @@ Records that are looked up are never removed. So a node that knew one may answer
 but never that there is none (KH-15). A node answers once it has caught up: it has applied an entry of the term of the
 first leader of which it heard, or of a later term. All that was acknowledged in earlier terms comes before that entry.
 The first leader is known from telemetry; of a system without it, nothing is judged so. Where a node is in several
-groups, the lowest term counts, as telemetry does not say in which of them records are.
+groups, the lowest term counts, as telemetry does not say in which of them records are; and nothing is judged as long as
+it has heard of no leader in one of them. Each group counts the lives of its members by itself.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from splitbrain.results.calls import cell, client_calls
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.telemetry import DELETED
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,8 +57,19 @@ class _Answer(msgspec.Struct, frozen=True):
     result: Any
 
 
-_Lives: TypeAlias = dict[str, list[tuple[int, int | None]]]
-"""By node, when each life began, in order, and the term of the first leader of which it heard, if it heard of one."""
+class _Life(msgspec.Struct):
+    """One life of a node's member of a group: the term of the first leader of which it heard, None if it heard of none.
+
+    `is_there` is false for the time after the node had deleted its member.
+    """
+
+    begin_ns: int
+    is_there: bool
+    term: int | None = None
+
+
+_Lives: TypeAlias = dict[str, list[list[_Life]]]
+"""By node, for each of its groups the lives of its member, in the order in which they began."""
 
 
 class Projections(OfOneRun):
@@ -154,25 +167,38 @@ def _negatives(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, s
 
 
 def _lives(telemetry: pa.Table) -> _Lives:
-    begins: dict[tuple[str, int], int] = {}
-    first: dict[tuple[str, int], dict[str | None, int]] = {}
+    begun: dict[tuple[str, str | None], list[_Life]] = {}
     for row in rows(telemetry):
-        life = row.node, row.life
-        if row.event == "start":
-            begins.setdefault(life, row.time)
-        elif row.event == "role" and row.leader is not None and row.term is not None:
-            first.setdefault(life, {}).setdefault(row.group, row.term)
+        of_member = begun.setdefault((row.node, row.group), [])
+        if row.event in ("start", DELETED):
+            of_member.append(_Life(row.time, is_there=row.event == "start"))
+        elif row.event == "role" and row.leader is not None:
+            if not of_member:
+                of_member.append(_Life(row.time, is_there=True))  # it does not say when that began
+            if of_member[-1].term is None:
+                of_member[-1].term = row.term
     lives: _Lives = {}
-    for life, time in sorted(begins.items(), key=lambda each: each[1]):
-        lives.setdefault(life[0], []).append((time, min(first.get(life, {}).values(), default=None)))
+    for (node, _), of_member in begun.items():
+        lives.setdefault(node, []).append(sorted(of_member, key=_begin_ns))
     return lives
 
 
+def _begin_ns(life: _Life) -> int:
+    return life.begin_ns
+
+
 def _leaders_term(lives: _Lives, answer: _Answer) -> int | None:
-    """The term of the first leader of which a node heard, in its last life that began before a request came."""
-    of_node = lives.get(answer.node, [])
-    at = bisect_left(of_node, answer.time, key=lambda life: life[0])
-    return of_node[at - 1][1] if at else None
+    """The lowest term of the first leaders of which a node heard, in its last lives that began before a request came.
+
+    None if it heard of none in one of its groups.
+    """
+    terms: list[int | None] = []
+    for of_member in lives.get(answer.node, []):
+        at = bisect_left(of_member, answer.time, key=_begin_ns)
+        if at and of_member[at - 1].is_there:
+            terms.append(of_member[at - 1].term)
+    known = [term for term in terms if term is not None]
+    return min(known) if known and len(known) == len(terms) else None
 
 
 def _early(answers: list[_Answer], wanted: Options, lives: _Lives) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -114,7 +114,10 @@ class SummaryChecker(Protocol):
 
 
 class WholeChecker(Protocol):
-    """A pure function from all that a run recorded to a verdict; tables as in `Checker`, the telemetry may be empty."""
+    """A pure function from all that a run recorded to a verdict; tables as in `Checker`, the telemetry may be empty.
+
+    One that has an attribute `needs_telemetry = True` is not asked where it is: its verdict is unknown then.
+    """
 
     name: str
     partition: Whole

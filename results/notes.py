@@ -118,6 +118,13 @@ class Clocks(Note, frozen=True, kw_only=True):
         """The largest error; 0 without estimates."""
         return max(self.errors_s.values(), default=0.0)
 
+    def knows(self, node: str) -> bool:
+        """Whether times of the node's rows can be compared with others: a run says how its clock goes, or of no node.
+
+        Without an estimate times are those of the node's own wall clock, which may show anything.
+        """
+        return not self.offsets_s or node in self.offsets_s
+
     def ahead_ns(self) -> dict[str, int]:
         """`offsets_s` in nanoseconds."""
         return {node: round(offset * 1e9) for node, offset in self.offsets_s.items()}

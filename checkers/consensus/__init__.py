@@ -1,7 +1,7 @@
 """Properties of a consensus protocol, judged on what the nodes report of themselves (`splitbrain.results.telemetry`).
 
-No checker compares times of different nodes: their clocks may be wrong. Times are only shown, for a person who reads
-the logs.
+No checker compares times of different nodes, but for `.prevotes`, which asks what the run knows of their clocks: these
+may be wrong. Times are only shown, for a person who reads the logs.
 """
 
 from __future__ import annotations

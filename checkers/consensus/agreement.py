@@ -77,7 +77,7 @@ class ReplicaAgreement(OfOneRun):
                     lost.append(row)
             if row.event in STATES and row.log_index is not None and row.applied_index is not None:
                 snapshots += 1
-                if row.log_index != row.applied_index:
+                if row.log_index != row.applied_index or _has_other_chain(row):
                     misnamed.append(row)
             hashes = (row.chain_hash, row.state_hash)
             if row.applied_index is not None and hashes != (None, None):
@@ -103,6 +103,11 @@ class ReplicaAgreement(OfOneRun):
                 "snapshots": snapshots,
             },
         )
+
+
+def _has_other_chain(row: Row) -> bool:
+    """Whether the hash chain in a state that was written down is not that of what was applied."""
+    return None not in (row.log_hash, row.chain_hash) and row.log_hash != row.chain_hash
 
 
 def _comparable(sightings: Sightings) -> bool:
@@ -165,11 +170,15 @@ def _misnamed(rows_found: Iterable[Row]) -> Iterator[dict[str, Any]]:
     for row in rows_found:
         of_nodes.setdefault((row.group, row.node), row)
     for row in of_nodes.values():
+        stands_for = f"entry {row.log_index}"
+        if row.log_index == row.applied_index:
+            chains = [(chain or "")[:_HASH_SHOWN] for chain in (row.log_hash, row.chain_hash)]
+            stands_for = f"the log up to there with hash {chains[0]}, and not {chains[1]}"
         yield {
             "anomaly": "snapshot",
             "sentence": (
                 f"Snapshot of another entry: {row.node}{of_group(row.group)} has the state of applied index "
-                f"{row.applied_index} in one that stands for entry {row.log_index} (event {row.event!r} {row.at})."
+                f"{row.applied_index} in one that stands for {stands_for} (event {row.event!r} {row.at})."
             ),
             "group": row.group,
             "applied_index": row.applied_index,

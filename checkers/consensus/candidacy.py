@@ -80,6 +80,7 @@ class Candidacy(OfOneRun):
     name = "candidacy"
     partition: Whole = "whole run"
     counts_ops = True
+    needs_telemetry = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes.

@@ -16,8 +16,11 @@ _INCARNATION = "#"
 
 
 def with_counts(telemetry: pa.Table, *events: str) -> Iterator[Row]:
-    """The rows of these events that say what was counted, in the order of the table."""
-    said = telemetry.filter(telemetry.column("counted_index").is_valid())
+    """The rows of these events that say what was counted, in the order of the table.
+
+    A row without it is not one that counted nothing, which says so by a text without members.
+    """
+    said = telemetry.filter(compute.and_(*(telemetry.column(name).is_valid() for name in ("counted_index", "counted"))))
     return rows(said.filter(compute.is_in(said.column("event"), value_set=array(list(events), pa.string()))))
 
 

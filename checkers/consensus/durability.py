@@ -79,6 +79,7 @@ class Durability(OfOneRun):
     name = "durability"
     partition: Whole = "whole run"
     counts_ops = True
+    needs_telemetry = True
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run: its nemesis ops, and the telemetry of its nodes."""

@@ -12,8 +12,9 @@ leads the same term again, after a restart or after it stepped down, was elected
 votes (rows of event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no
 election. A vote that names no candidate is not counted. A node that left, lost its data, and came back (a row of
 event "new-member") is another member, with a vote of its own. A leader is asked for its majority if it reported its
-own vote in the term, and every voter reported anything. A learner neither votes nor stands (thesis, 4.2.1): it is
-judged by the rows of event "role", where they name the `members`.
+own vote in the term, and every voter reported anything; a voter that was killed then may have voted for it without a
+word (`.untold`). A learner neither votes nor stands (thesis, 4.2.1): it is judged by the rows of event "role", where
+they name the `members`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.consensus.untold import Untold
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.arrow import array
 from splitbrain.results.calls import is_equal, seconds
@@ -71,8 +73,10 @@ class ElectionSafety(OfOneRun):
         votes: Votes = {}
         by_member: dict[tuple[str | None, str, int, int], dict[str, Row]] = {}
         members: dict[tuple[str | None, str], int] = {}
+        untold = Untold()
         has_roles = False
         for row in rows(telemetry):
+            untold.step(row)
             member = members.setdefault((row.group, row.node), 0)
             if row.event == "new-member":
                 member = members[row.group, row.node] = member + 1
@@ -89,7 +93,7 @@ class ElectionSafety(OfOneRun):
                 terms.setdefault(term, {}).setdefault((row.node, row.life, stretch), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
         found += [_double_vote(node, cast) for (_, node, _, _), cast in by_member.items() if len(cast) > 1]
-        elected = list(_elected(telemetry, votes, members))
+        elected = list(_elected(telemetry, votes, members, untold))
         found += [_minority(*each) for each in elected if 2 * len(each[2]) <= len(each[1])]
         found += _standing_learners(telemetry)
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
@@ -157,16 +161,23 @@ def _standing_learner(row: Row, voters: Collection[str]) -> dict[str, Any]:
 
 
 def _elected(
-    telemetry: pa.Table, votes: Votes, known: Collection[tuple[str | None, str]]
+    telemetry: pa.Table, votes: Votes, known: Collection[tuple[str | None, str]], untold: Untold
 ) -> Iterator[tuple[Row, list[str], list[str]]]:
-    """The rows with which leaders began, who the voters were by their logs, and which of those had voted for them."""
+    """The rows with which leaders began, who the voters were by their logs, and which of those had voted for them.
+
+    Those are left out whose majority depends on votes that may have been given, and were not reported.
+    """
     began = telemetry.filter(array(is_equal(telemetry, "event", "role") & is_equal(telemetry, "role", "leader")))
     electorates: list[list[str] | None] = began.column("voters").to_pylist()
     for row, voters in zip(rows(began), electorates, strict=True):
         if not voters or row.term is None or row.node not in votes.get((row.group, row.node, row.term), {}):
             continue
-        if all((row.group, voter) in known for voter in voters):
-            yield row, voters, [voter for voter in voters if row.node in votes.get((row.group, voter, row.term), {})]
+        if not all((row.group, voter) in known for voter in voters):
+            continue
+        had = [voter for voter in voters if row.node in votes.get((row.group, voter, row.term), {})]
+        may = [voter for voter in voters if voter in had or untold.may_have_voted(row.group, voter, row.term)]
+        if 2 * len(had) > len(voters) or 2 * len(may) <= len(voters):
+            yield row, voters, had
 
 
 def _minority(leader: Row, voters: list[str], votes: list[str]) -> dict[str, Any]:

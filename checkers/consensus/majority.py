@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.counts import counts_of, with_counts
+from splitbrain.checkers.consensus.counts import counts_of
+from splitbrain.checkers.consensus.electorates import Electorates, surplus, voters_of, with_electorates
 from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
@@ -31,8 +32,9 @@ class CommitMajority(OfOneRun):
 
     Such a row names, in `counted`, each voter of the configuration that was in force when the leader committed that
     index, and how much of the log it had acknowledged: `n1=17 n2=17 n3=12`, the leader itself as far as its own log is
-    durable. Its `log_term`, if it has one, is the term of the entry. The figures: `commits` judged, `closest` (the
-    least number of voters beyond a majority in any of them, None without commits), and `broken`.
+    durable. Where the leader says who its `voters` are, a majority of these counts, too. Its `log_term`, if it has one,
+    is the term of the entry. The figures: `commits` judged, `closest` (the least number of voters beyond a majority in
+    any of them, None without commits), and `broken`.
     """
 
     name = "commit-majority"
@@ -45,7 +47,11 @@ class CommitMajority(OfOneRun):
             HistoryFormatError: a row does not say what was counted in the form above.
         """
         refuse_options(self.name, options)
-        commits = [_Commit(row, row.counted_index or 0, counts_of(row)) for row in with_counts(telemetry, "commit")]
+        commits = [
+            _Commit(row, row.counted_index, counts_of(row), electorates)
+            for row, electorates in with_electorates(telemetry, "commit")
+            if row.event == "commit" and row.counted_index is not None and row.counted is not None
+        ]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]
         found += [_of_earlier_term(commit) for commit in commits if commit.is_of_earlier_term]
         return verdict_of(
@@ -67,6 +73,7 @@ class _Commit(NamedTuple):
     row: Row
     entry: int
     acknowledged: dict[str, int]
+    electorates: Electorates
 
     @property
     def holders(self) -> list[str]:
@@ -82,7 +89,12 @@ class _Commit(NamedTuple):
     @property
     def surplus(self) -> int:
         """How many more voters had acknowledged it than a majority; negative if it was none."""
-        return len(self.holders) - (len(self.acknowledged) // 2 + 1)
+        return surplus(self.holders, self.acknowledged, self.electorates)
+
+    @property
+    def voters(self) -> list[str]:
+        """Of whom it is said that they had acknowledged it, or had not."""
+        return voters_of(self.acknowledged, self.electorates)
 
 
 def _finding(commit: _Commit) -> dict[str, Any]:
@@ -92,7 +104,7 @@ def _finding(commit: _Commit) -> dict[str, Any]:
         "anomaly": "committed-without-majority",
         "sentence": (
             f"Committed without a majority: {row.node}{of_group(row.group)} committed entry {commit.entry} in term "
-            f"{row.term} ({row.at}), and {by} of the voters {', '.join(commit.acknowledged)} had acknowledged it."
+            f"{row.term} ({row.at}), and {by} of the voters {', '.join(commit.voters)} had acknowledged it."
         ),
         "by": row.node,
         "row": row.shown(),

@@ -53,7 +53,7 @@ class MemberChanges(OfOneRun):
         for row in rows(telemetry):
             if row.event == "role":
                 roles[row.group, row.node, row.life] = row
-            if row.event != "members" or row.counted_index is None:
+            if row.event != "members" or row.counted_index is None or row.counted is None:
                 continue
             led = roles.get((row.group, row.node, row.life))
             if led is None or led.role != "leader" or row.role != "leader" or led.term != row.term:

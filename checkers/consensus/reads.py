@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from splitbrain.checkers.consensus.electorates import Electorates, surplus, voters_of, with_electorates
 from splitbrain.checkers.consensus.findings import verdict_of
-from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.arrow import compute
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 
@@ -61,8 +61,7 @@ class ReadMajority(OfOneRun):
             HistoryFormatError: a row does not say what speaks for a read in the form above.
         """
         refuse_options(self.name, options)
-        events = pa.array(["first", "read"])
-        judged = list(_reads(telemetry.filter(compute.is_in(telemetry["event"], value_set=events))))
+        judged = list(_reads(telemetry))
         found = [finding for read in judged for finding in read.findings()]
         asked = [read.surplus for read in judged if not read.on_lease]
         return verdict_of(
@@ -82,12 +81,12 @@ class ReadMajority(OfOneRun):
 def _reads(telemetry: pa.Table) -> Iterator[_Read]:
     """The reads, each with the first entry of its leader's term where that is known."""
     began: dict[tuple[str | None, str, int, int | None], int | None] = {}
-    for row in rows(telemetry):
+    for row, electorates in with_electorates(telemetry, "first", "read"):
         place = (row.group, row.node, row.life)
         if row.event == "first":
             began[*place, row.log_term] = row.log_index
-        elif row.counted_index is not None:
-            yield _Read.of(row, began.get((*place, row.term)))
+        elif row.event == "read" and row.counted_index is not None and row.counted is not None:
+            yield _Read.of(row, began.get((*place, row.term)), electorates)
 
 
 class _Read(NamedTuple):
@@ -100,13 +99,14 @@ class _Read(NamedTuple):
     facts: dict[str, int]
     began: int | None
     """The first entry of the term."""
+    electorates: Electorates
 
     @classmethod
-    def of(cls, row: Row, began: int | None) -> _Read:
+    def of(cls, row: Row, began: int | None, electorates: Electorates) -> _Read:
         said = _pairs(row)
         answered = {name: value for name, value in said.items() if not name.startswith(_FACT)}
         facts = {name: value for name, value in said.items() if name.startswith(_FACT)}
-        return cls(row, row.counted_index or 0, answered, facts, began)
+        return cls(row, row.counted_index or 0, answered, facts, began, electorates)
 
     @property
     def holders(self) -> list[str]:
@@ -116,7 +116,7 @@ class _Read(NamedTuple):
     @property
     def surplus(self) -> int:
         """How many more voters had done so than a majority; negative if it was none."""
-        return len(self.holders) - (len(self.answered) // 2 + 1)
+        return surplus(self.holders, self.answered, self.electorates)
 
     @property
     def left_ns(self) -> int | None:
@@ -188,8 +188,9 @@ class _Read(NamedTuple):
                 "no lease had begun" if left is None else f"no lease held: the last one had ended {_ms(-left)} before"
             )
             lease = f", and {ended}"
+        voters = voters_of(self.answered, self.electorates)
         return (
-            f", and {by} of the voters {', '.join(self.answered)} had answered round {self.needed} of its term, the "
+            f", and {by} of the voters {', '.join(voters)} had answered round {self.needed} of its term, the "
             f"first that began after the read came, or a later one{lease}"
         )
 

@@ -21,9 +21,11 @@ from splitbrain.checkers.consensus.counts import counts_of, node_of
 from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.prevotes import unseated
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows
-from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
+from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.arrow import compute
+from splitbrain.results.clocks import clocks_of
 from splitbrain.results.columns import text
+from splitbrain.results.faults import run_events
 from splitbrain.results.quantities import counted
 
 _STANDING: Final = ("pre_candidate", "candidate")
@@ -40,10 +42,12 @@ class Votes(OfOneRun):
     """
 
     name = "votes"
-    partition: Partition = "telemetry"
+    partition: Whole = "whole run"
+    counts_ops = True
+    needs_telemetry = True
 
-    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge the telemetry of one run.
+    def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge a run: the telemetry of its nodes, and what it knows of their clocks.
 
         Raises:
             HistoryFormatError: a row does not say what was counted in the form `n1=3 n2#1=3`.
@@ -62,7 +66,7 @@ class Votes(OfOneRun):
                 continue
             broken += bool(findings)
             found += findings
-        beside_leaders = list(unseated(telemetry))
+        beside_leaders = list(unseated(telemetry, clocks_of(run_events(history))))
         broken += len(beside_leaders)
         found += beside_leaders
         return verdict_of(

@@ -28,7 +28,7 @@ from splitbrain.results.clocks import clocks_of
 from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
-from splitbrain.results.notes import Stalled
+from splitbrain.results.notes import Clocks, Stalled
 from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
@@ -137,7 +137,7 @@ class QuorumProgress(OfOneRun):
             algorithm="windows",
             sentence=_sentence(found, run),
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
-            inconclusive=_inconclusive(rules),
+            inconclusive=(*_inconclusive(rules), *run.without_telemetry()),
             evidence=evidence(found),
             figures={"rules": rules, **run.figures(found, results)},
         )
@@ -214,7 +214,8 @@ class _Run:
         self.groups = _groups(self.answering)
         self.events: RunEvents = run_events(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
-        self.offset_s = max(wanted.clock_offset_s, clocks_of(self.events).error_s)
+        self.clocks: Clocks = clocks_of(self.events)
+        self.offset_s = max(wanted.clock_offset_s, self.clocks.error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
         self.windows, self.no_majority = windows_and_no_majority(
@@ -240,10 +241,22 @@ class _Run:
         """The time that an outage adds to a bound."""
         return round(self.wanted.recovery_per_outage * min(outage_ns, _ns(self.wanted.outage_limit_s)))
 
+    def without_telemetry(self) -> tuple[Reason, ...]:
+        """Why a run proves too little of which some nodes left telemetry, and others none.
+
+        These may have done anything. Without any, each checker of telemetry says so itself.
+        """
+        there = frozenset(pc.unique(self.telemetry["node"]).to_pylist())
+        missing = [node for node in self.wanted.nodes if node not in there]
+        if not there or not missing:
+            return ()
+        who = ", ".join(missing)
+        return (Reason(Code.NO_TELEMETRY, f"{who} left no telemetry, and other nodes did: what it did is not known."),)
+
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
         lease_ns = _ns(self.wanted.lease_s)
-        late, self.led = superseded(self.answering, self.given, self.offset_ns)
+        late, self.led = superseded(self._timed(), self.given, self.offset_ns)
         of_consensus, self.consensus = consensus(self.telemetry)
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
@@ -255,6 +268,12 @@ class _Run:
             *self._availability(),
         ]
         return sorted(found, key=lambda finding: int(finding.rule[1:]))
+
+    def _timed(self) -> pa.Table:
+        """The rows of nodes that answer, where their times can be compared with the controller's."""
+        names: Sequence[str | None] = pc.unique(self.answering["node"]).to_pylist()
+        timed = [node for node in names if node is not None and self.clocks.knows(node)]
+        return self.answering.filter(pc.is_in(self.answering["node"], value_set=array(timed, pa.string())))
 
     def _convergence(self) -> list[Finding]:
         begin_ns = self._loaded_until_ns()

@@ -18,8 +18,27 @@ def judge(*rows: dict[str, Any]) -> Verdict:
     return CommitMajority().check(told(*rows), {})
 
 
-def commit(time_s: float, index: int | None, counted: str | None) -> dict[str, Any]:
-    return row(time_s, "n1", role="leader", term=3, commit_index=index, counted_index=index, counted=counted)
+def commit(time_s: float, index: int | None, counted: str | None, **fields: Any) -> dict[str, Any]:
+    about: dict[str, Any] = {"role": "leader", "term": 3, "commit_index": index, **fields}
+    return row(time_s, "n1", counted_index=index, counted=counted, **about)
+
+
+def test_a_majority_is_one_of_the_voters_in_force_and_not_of_those_that_are_listed() -> None:
+    five = ["n1", "n2", "n3", "n4", "n5"]
+    verdict = judge(commit(1, 7, "n1=7 n2#1=7", voters=five))
+    assert verdict.anomalies == ("committed-without-majority",)
+    assert "only n1, n2#1 of the voters n1, n2#1, n3, n4, n5 had acknowledged it." in verdict.sentence
+    assert judge(commit(1, 7, "n1=7 n4=7 n5=7 n2=0 n3=0", voters=["n1", "n2", "n3"])).valid == "false", "learners"
+    assert judge(commit(1, 7, "n1=7 n2=7 n3=7", voters=five)).valid == "true", "others had acknowledged nothing yet"
+    assert judge(commit(1, 7, "n1=7 n2=7", voters=[])).valid == "true", "it does not say who votes"
+
+
+def test_a_commit_may_have_been_counted_among_the_voters_before() -> None:
+    held = row(1, "n1", "role", role="leader", term=3, voters=["n1", "n2", "n3"])
+    grown = commit(2, 7, "n1=7 n2=7 n3=0", voters=["n1", "n2", "n3", "n4", "n5"])
+    assert judge(held, grown).valid == "true"
+    for other in ({"life": 2}, {"group": "h"}, {"node": "n2"}, {"event": "recoverable"}):
+        assert judge({**held, **other}, grown).valid == "false"
 
 
 def test_a_commit_that_too_few_voters_acknowledged_is_found() -> None:
@@ -47,7 +66,7 @@ def test_a_commit_that_no_voter_acknowledged_is_said_as_such() -> None:
 
 
 def test_rows_without_a_count_are_not_judged() -> None:
-    verdict = judge(row(1, "n2", role="follower", term=3, commit_index=9), commit(2, None, None))
+    verdict = judge(row(1, "n2", role="follower", term=3, commit_index=9), commit(2, None, None), commit(3, 9, None))
     assert (verdict.valid, verdict.figures) == ("true", {"commits": 0, "closest": None, "broken": 0})
     assert verdict.sentence == "Nothing was judged: no leader reported what it counted for a commit."
 

@@ -197,8 +197,13 @@ def won(time_s: float, node: str, *voters: str, term: int = 2) -> dict[str, Any]
     return row(time_s, node, "role", role="leader", term=term, leader=node, voters=list(voters))
 
 
+def heard(node: str, leader: str | None = "n1", term: int = 2, **fields: Any) -> dict[str, Any]:
+    """A later row: by then the node had reported each vote of the term that its leader can have counted."""
+    return row(3, node, "role", role="follower", term=term, leader=leader, **fields)
+
+
 def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None:
-    votes = [voted(1, "n1", "n1"), voted(1, "n2", "n1"), voted(1, "n9", "n1"), row(0, "n3"), row(0, "n4")]
+    votes = [voted(1, "n1", "n1"), voted(1, "n2", "n1"), voted(1, "n9", "n1"), heard("n3"), heard("n4")]
     assert judge(*votes, won(2, "n1", "n1", "n2", "n3")).figures["majorities"] == 1
     assert judge(*votes, won(2, "n1", "n1", "n2", "n3")).valid == "true"
     verdict = judge(*votes, won(2, "n1", "n1", "n2", "n3", "n4"))
@@ -216,22 +221,42 @@ def test_a_leader_has_votes_of_a_majority_of_the_voters_by_its_own_log() -> None
 def test_a_vote_that_was_durable_and_is_reported_only_at_the_next_start_counts() -> None:
     """The voter was killed between the sync of its vote and its line of telemetry; the candidate had the answer."""
     rows = [voted(1, "n1", "n1"), row(0, "n2", "start"), row(0, "n3", "start"), won(2, "n1", "n1", "n2", "n3")]
-    assert judge(*rows).anomalies == ("minority",)
+    rows.append(heard("n3"))
 
     def came_back(term: int, leader: str | None) -> dict[str, Any]:
         return row(3, "n2", "start", life=2, role="follower", term=term, leader=leader)
 
     verdict = judge(*rows, came_back(2, "n1"))
     assert (verdict.valid, verdict.figures["majorities"]) == ("true", 1)
-    for other in (came_back(2, "n3"), came_back(2, None), came_back(3, "n1")):
-        assert judge(*rows, other).anomalies == ("minority",)
+    for other in (came_back(2, "n3"), came_back(2, None), came_back(1, "n1")):
+        assert judge(*rows, other, heard("n2", life=2)).anomalies == ("minority",)
+
+
+def test_a_vote_that_a_voter_did_not_live_to_report_may_have_been_given() -> None:
+    """It was killed behind its last row, and what it recovers later, if anything, tells nothing of that term."""
+    rows = [voted(1, "n1", "n1"), row(0, "n2", "start", term=1), heard("n3"), won(2, "n1", "n1", "n2", "n3")]
+
+    def came_back(term: int, **fields: Any) -> dict[str, Any]:
+        return row(4, "n2", "start", life=2, role="follower", term=term, **fields)
+
+    joins_again = row(3, "n2", "new-member", role="follower", term=0)
+    for more in ([], [came_back(3)], [came_back(3, leader="n3")], [joins_again, came_back(0)], [came_back(2)]):
+        verdict = judge(*rows, *more)
+        assert (verdict.valid, verdict.figures["majorities"]) == ("true", 0)
+    last_words = row(3, "n2", "end", role="follower", term=2)
+    after = heard("n2", life=2)
+    told_all = [heard("n2")], [heard("n2", None, term=3)], [voted(3, "n2", "n2")], [came_back(1), after]
+    for more in ([last_words], *told_all, [came_back(2), after]):
+        assert judge(*rows, *more).anomalies == ("minority",)
+    assert judge(*rows, heard("n2", None)).valid == "true", "it may have voted right behind that row"
+    assert judge(*rows, joins_again, came_back(0), heard("n2")).valid == "true", "that is what another member heard"
 
 
 def test_the_votes_of_another_term_or_group_make_no_majority() -> None:
-    heard = [voted(1, "n1", "n1"), row(0, "n3")]
-    assert judge(*heard, voted(1, "n2", "n1", term=1), won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
-    other = [row(0, "n2"), {**voted(1, "n2", "n1"), "group": "h"}]
-    assert judge(*heard, *other, won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
+    known = [voted(1, "n1", "n1"), heard("n2"), heard("n3")]
+    assert judge(*known, voted(1, "n2", "n1", term=1), won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
+    other = {**voted(1, "n2", "n1"), "group": "h"}
+    assert judge(*known, other, won(2, "n1", "n1", "n2", "n3")).anomalies == ("minority",)
     unheard_here = [voted(1, "n1", "n1"), {**row(0, "n2"), "group": "h"}, {**row(0, "n3"), "group": "h"}]
     assert judge(*unheard_here, won(2, "n1", "n1", "n2", "n3")).figures["majorities"] == 0
 

@@ -87,6 +87,17 @@ def test_a_refused_request_enables_nothing_but_what_its_flag_depends_on() -> Non
     assert judge(at_rest(script, 1)).anomalies == ("unasked",)
 
 
+@pytest.mark.parametrize("how", ["ok", "fail"])
+def test_a_request_enables_what_its_flag_depends_on_by_another_one(how: Any) -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 5, how=how)
+    needs = [[5, 4], [4, 3]]
+    for process in range(3):
+        told = {"enabled": [3, 4, 5] if how == "ok" else [3], "changing": [], "needs": needs}
+        script.call(process, "list-flags", True, told)
+    assert judge(script).valid == "true"
+
+
 def test_nodes_that_differ_at_rest_disagree() -> None:
     script = Script(3)
     script.call(0, "enable-flag", 4, how="fail")  # which may have enabled flag 3

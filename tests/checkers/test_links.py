@@ -49,9 +49,12 @@ def judge(
     *rows: dict[str, Any],
     faults: Sequence[tuple[float, float]] = (),
     stalls: Sequence[tuple[float, float]] = (),
+    clocks: dict[str, Any] | None = None,
     **options: Any,
 ) -> Verdict:
     script = Script()
+    if clocks is not None:
+        script.event(HARNESS, "info", "clocks", clocks, time_s=0.0)
     script.event(0, "invoke", "read", time_s=0.0)
     for begin_s, end_s in faults:
         fault(script, begin_s, end_s)
@@ -194,3 +197,13 @@ def test_a_system_that_says_nothing_of_links_is_not_judged() -> None:
 def test_a_damaged_row_is_refused() -> None:
     with pytest.raises(HistoryFormatError, match="counted"):
         judge(*BOTH, link(10.0, "n2"))
+
+
+def test_times_of_nodes_are_compared_as_far_as_the_run_knows_their_clocks() -> None:
+    def known(error_s: float, *nodes: str) -> dict[str, Any]:
+        return {"offsets_s": dict.fromkeys(nodes, 7.0), "errors_s": dict.fromkeys(nodes, error_s)}
+
+    assert judge(*DOWN, clocks=known(0.4, "n1", "n2")).anomalies == ("not-connected",)
+    assert judge(*DOWN, clocks=known(0.6, "n1", "n2")).valid == "true", "the stretch may have been shorter"
+    for alone in ("n1", "n2"):
+        assert judge(*DOWN, clocks=known(0.0, alone)).figures["stretches"] == 0

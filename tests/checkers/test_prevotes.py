@@ -8,13 +8,19 @@ import pytest
 
 from splitbrain.checkers.consensus import Votes
 from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.history import HARNESS
+from tests.checkers.support import Script
 from tests.checkers.telemetry import row, told
 
 VOTERS = ["n1", "n2", "n3"]
 
 
-def judge(*rows: dict[str, Any]) -> Verdict:
-    return Votes().check(told(*rows), {})
+def judge(*rows: dict[str, Any], clocks: dict[str, Any] | None = None, alive: str = "n1 n2 n3") -> Verdict:
+    """The verdict, where these nodes wrote another row in the end, in the same life."""
+    script = Script()
+    if clocks is not None:
+        script.event(HARNESS, "info", "clocks", clocks, time_s=0)
+    return Votes().check(script.table(), told(*rows, *(row(20, node) for node in alive.split())), {})
 
 
 def says(
@@ -82,3 +88,28 @@ def test_a_node_of_which_nothing_is_known_may_have_granted_it() -> None:
     assert (
         judge(*LED[:2], says(8, "n3", "follower", None), says(9.2, "n3", "candidate", term=4, life=2)).valid != "false"
     )
+
+
+STANDS = says(9.2, "n3", "candidate", term=4)
+
+
+def test_one_that_was_killed_meanwhile_may_have_granted_it_without_a_word() -> None:
+    assert judge(*LED, *ASKS, STANDS, alive="n1 n3").valid != "false"
+    later = row(12, "n2", "start", life=2)
+    assert judge(*LED, *ASKS, STANDS, later, alive="n1 n3").valid != "false"
+    image = row(12, "n2", "recoverable", term=3)
+    assert judge(*LED, *ASKS, STANDS, image, alive="n1 n3").valid != "false", "its process did not write that"
+    assert judge(*LED, *ASKS, STANDS, row(9.3, "n2"), alive="n1 n3").anomalies == ("heard-leader",)
+
+
+def test_times_of_nodes_are_compared_as_far_as_the_run_knows_their_clocks() -> None:
+    free = (times_out(8.7, "n2", leader="n1"), says(8.75, "n2", "follower", "n1"))
+    rows = (*LED, *free, *ASKS, STANDS)
+
+    def known(error_s: float, nodes: str = "n1 n2 n3") -> dict[str, Any]:
+        return {"offsets_s": dict.fromkeys(nodes.split(), 0.0), "errors_s": dict.fromkeys(nodes.split(), error_s)}
+
+    assert judge(*rows, clocks=known(0.05)).anomalies == ("heard-leader",)
+    assert judge(*rows, clocks=known(0.1)).valid != "false"
+    for nodes in ("n1 n3", "n1 n2"):
+        assert judge(*rows, clocks=known(0.0, nodes)).valid != "false", "a node's own clock may show anything"

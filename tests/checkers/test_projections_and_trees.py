@@ -124,6 +124,36 @@ def test_kh15_a_node_may_lack_what_it_cannot_be_known_to_have_applied(
     assert asked(1, terms=terms, started=started).valid == "true"
 
 
+def of_other_group(*rows: tuple[float, str, int, int | None]) -> list[dict[str, Any]]:
+    """Rows of n2 about another group: time, event, life, and the term of a leader."""
+    leads = {"leader": "n5"}
+    return [
+        row(at, "n2", event, life=life, group="other", **({} if term is None else {"term": term, **leads}))
+        for at, event, life, term in rows
+    ]
+
+
+def test_each_group_counts_lives_by_itself() -> None:
+    """A group that was made anew in the second process of its node is in a life that the records' group never had."""
+    anew = of_other_group((2.35, "start", 3, None), (2.45, "role", 3, 30))
+    assert asked(1, terms={0: 4, 1: 4}, started=sorted([*STARTED, *anew], key=at)).valid == "true"
+    assert asked(1, terms={0: 2, 1: 3}, started=sorted([*STARTED, *anew], key=at)).valid == "false"
+    in_first_life = of_other_group((2.35, "start", 1, None), (2.45, "role", 1, 30))
+    assert asked(1, terms={0: 2, 1: 3}, started=sorted([*STARTED, *in_first_life], key=at)).valid == "false"
+    no_leader_yet = of_other_group((2.35, "start", 3, None))
+    assert asked(1, terms={0: 2, 1: 3}, started=sorted([*STARTED, *no_leader_yet], key=at)).valid == "true"
+
+
+def test_a_group_that_the_node_deleted_says_nothing_of_records() -> None:
+    gone = of_other_group((0.3, "start", 1, None), (0.4, "role", 1, 1), (2.25, "delete", 1, None))
+    assert asked(1, terms={0: 2, 1: 3}, started=sorted([*STARTED, *gone], key=at)).valid == "false"
+    assert asked(1, terms={0: 2, 1: 3}, started=sorted([*STARTED, *gone[:2]], key=at)).valid == "true"
+
+
+def at(each: dict[str, Any]) -> int:
+    return each["time"]
+
+
 @pytest.mark.parametrize("missing", range(4))
 def test_a_run_without_some_kind_of_answer_is_unknown(missing: int) -> None:
     found = judged(*(call for place, call in enumerate(WHOLE) if place != missing))

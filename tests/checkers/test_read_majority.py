@@ -48,6 +48,18 @@ def test_half_of_an_even_number_confirms_no_read(counted: str, valid: str) -> No
     assert judge(read(f"{counted} {FACTS}")).valid == valid
 
 
+def test_a_read_needs_a_majority_of_the_voters_in_force_and_not_of_those_that_are_listed() -> None:
+    five = ["n1", "n2", "n3", "n4", "n5"]
+    verdict = judge(read(f"n1=5 n2=5 {FACTS}", voters=five))
+    assert verdict.anomalies == ("read-without-majority",)
+    assert "only n1, n2 of the voters n1, n2, n3, n4, n5 had answered round 5" in verdict.sentence
+    assert judge(read(f"n1=5 n2=5 n3=5 {FACTS}", voters=five)).valid == "true"
+
+
+def test_a_read_that_does_not_say_what_speaks_for_it_is_not_judged() -> None:
+    assert judge({**read(""), "counted": None}).figures["reads"] == 0
+
+
 def test_a_read_that_nobody_confirmed_is_said_as_such() -> None:
     assert "and no voter of the voters n2, n3 had answered round 5" in judge(read(f"n2=4 n3=0 {FACTS}")).sentence
 

@@ -171,6 +171,17 @@ def state_of(
     return row(time_s, node, event, applied_index=index, log_index=of, log_term=1, chain_hash=chain, state_hash=state)
 
 
+def test_the_chain_in_a_state_is_that_of_what_was_applied() -> None:
+    written = state_of(1, "n1", "checkpoint", 16, 16, "a", "s")
+    assert judge({**written, "log_hash": "a"}).valid == "true"
+    verdict = judge({**written, "log_hash": "b"})
+    assert (verdict.valid, verdict.anomalies) == ("false", ("snapshot",))
+    assert verdict.sentence == (
+        "Snapshot of another entry: n1 of group 'g' has the state of applied index 16 in one that stands for the log "
+        "up to there with hash b, and not a (event 'checkpoint' at 1.000 s in life 1)."
+    )
+
+
 def test_m37_a_state_is_that_of_the_entry_for_which_it_stands() -> None:
     fine = [state_of(1, "n1", "checkpoint", 16, 16, "a", "s"), state_of(2, "n2", "snapshot", 16, 16, "a", "s")]
     assert (judge(*fine).valid, judge(*fine).figures["snapshots"]) == ("true", 2)

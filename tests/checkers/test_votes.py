@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from splitbrain.checkers.consensus import Votes
 from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.results.telemetry import table_of
 from tests.checkers.telemetry import row, told
 
 
 def judge(*rows: dict[str, Any]) -> Verdict:
-    return Votes().check(told(*rows), {})
+    return Votes().check(to_table([]), told(*rows), {})
 
 
 def role(role: str, counted: str | None, voters: str = "n1 n2 n3", **fields: Any) -> dict[str, Any]:
@@ -86,9 +87,9 @@ def test_who_does_not_say_what_it_counted_is_not_accused(silent: dict[str, Any])
 
 def test_a_leader_that_counted_no_vote_at_all_says_so_in_its_line() -> None:
     line = b'{"wall":1,"event":"role","group":"g","term":3,"role":"leader","voters":["n1","n2"],"counted":{}}'
-    assert Votes().check(table_of({"n1": [(1, line)]}), {}).anomalies == ("too-few-votes",)
+    assert Votes().check(to_table([]), table_of({"n1": [(1, line)]}), {}).anomalies == ("too-few-votes",)
 
 
 def test_votes_has_no_options() -> None:
     with pytest.raises(UsageError, match="votes takes no options"):
-        Votes().check(told(), {"x": 1})
+        Votes().check(to_table([]), told(), {"x": 1})

@@ -11,6 +11,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import NEMESIS
+from splitbrain.results.reasons import Code
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
 from tests.checkers.support import SECOND, Script
 from tests.checkers.telemetry import row, told
@@ -513,3 +514,20 @@ def test_the_sentence_does_not_praise_progress_that_nobody_had_to_make() -> None
     long.ask("12345", 0.0, 9.0)
     assert short.judged().sentence.startswith("In 1 window no node without a quorum answered; no window ")
     assert long.judged().sentence.endswith("in 1 of them a core had to answer within 2 s, and did.")
+
+
+def test_a_node_without_telemetry_beside_others_that_left_some_may_have_done_anything() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 20.0)
+    for node in FIVE[:4]:
+        story.tell(1.0, node, event="role", role="leader" if node == "n1" else "follower", term=1, last_index=0)
+    (reason,) = story.judged().inconclusive
+    assert (reason.code, reason.sentence) == (
+        Code.NO_TELEMETRY,
+        "n5 left no telemetry, and other nodes did: what it did is not known.",
+    )
+    story.tell(1.0, "n5", event="role", role="follower", term=1)
+    assert story.judged().inconclusive == ()
+    none = Story()
+    none.ask("12345", 0.0, 20.0)
+    assert none.judged().inconclusive == ()

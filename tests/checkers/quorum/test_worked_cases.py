@@ -218,6 +218,14 @@ def test_6_so_do_clocks_that_the_run_itself_could_not_compare_exactly(error_s: f
     assert verdict.figures["bounds"]["clock_offset_s"] == max(error_s, option_s)
 
 
+@pytest.mark.parametrize("unknown", ["n1", "n2"])
+def test_6_a_node_of_which_the_run_knows_no_clock_supersedes_none(unknown: str) -> None:
+    """Its rows have the times of its own wall clock, which may show anything."""
+    story = superseded(term=1, invoked_s=8.2)
+    story.note(0.0, "clocks", {"offsets_s": {node: 0.0 for node in FIVE if node != unknown}})
+    assert rules(story.judged()) == (("Q10",) if unknown == "n1" else ())
+
+
 def growth(known_to_all_s: float) -> Story:
     """n1 n2 n3 become n1 to n5 at 4 s on n1 n2 n3 and n4, and later on n5; n5 is cut off from 2 s to 12 s."""
     story = Story()
