@@ -178,12 +178,22 @@ def blocking(frame: FrameType | None) -> str | None:
         frame: the innermost frame of the thread of the loop. The innermost code that is neither Python's nor that of a
             library that the harness calls decides.
     """
+    frame = _interrupted(frame)
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package == "splitbrain" and frame.f_code.co_filename != __file__:
-            if frame.f_globals.get("__name__") != on_interrupt.__module__:
-                return None
-        elif package not in _LIBRARIES and package not in sys.stdlib_module_names:
+        if package == "splitbrain":
+            return None
+        if package not in _LIBRARIES and package not in sys.stdlib_module_names:
             return f"{frame.f_code.co_filename}, line {frame.f_lineno}, in {frame.f_code.co_name}"
         frame = frame.f_back
     return None
+
+
+def _interrupted(frame: FrameType | None) -> FrameType | None:
+    """The frame that a signal interrupted, if this one is that of a handler, or is called by it."""
+    found, caller = frame, frame
+    while caller is not None:
+        if caller.f_globals.get("__name__") == on_interrupt.__module__:
+            found = caller.f_back
+        caller = caller.f_back
+    return found
