@@ -32,6 +32,7 @@ from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.loaded import finish as load_finished
 from splitbrain.results.loaded import finish_by_summary as load_by_summary
 from splitbrain.results.madefrom import Basis
+from splitbrain.results.plainfile import refuse_names_that_are_no_text
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.soundness import refuse_strangers
 from splitbrain.results.summarized import SummarizedHistory, summarized
@@ -84,6 +85,7 @@ def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
         MemoryError: there is too little memory here, which says nothing of the run.
     """
     try:
+        refuse_names_that_are_no_text(path)
         return work()
     except MemoryError:
         raise

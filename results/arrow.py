@@ -23,7 +23,7 @@ from splitbrain.results.atomic import replace_file
 from splitbrain.results.columns import Column, array, codes, numbers, valid
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError
 from splitbrain.results.history import FORMAT_VERSION, Mop, Op, OpType
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import refuse_names_that_are_no_text, refuse_others
 from splitbrain.results.values import NOT_JSON, canonical_json
 
 if TYPE_CHECKING:
@@ -483,6 +483,7 @@ def _opened(path: Path, content: bytes | None = None, texts: Sequence[str] = ())
 
     if content is None:
         refuse_others(path)
+        refuse_names_that_are_no_text(path)
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
         source = path if content is None else pa.BufferReader(content)

@@ -20,6 +20,7 @@ from splitbrain.results.atomic import replace_file
 from splitbrain.results.checksums import read_checksums
 from splitbrain.results.errors import HistoryFormatError, SplitbrainError
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.text import visible
 from splitbrain.results.values import NOT_JSON
 
 DAMAGE: Final = "damage.json"
@@ -71,6 +72,7 @@ def note_damage(run: Path, why: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    why = visible(why)  # it may name a path that is not UTF-8
     before = noted_damage(run)
     if before is not None and before.why == why:
         return

@@ -91,9 +91,15 @@ class Converged(Note, frozen=True, kw_only=True):
 
 
 class Interrupted(Note, frozen=True, kw_only=True):
-    """Someone asked the run to end; how often by then."""
+    """Someone asked the run to end; how often by then.
+
+    Attributes:
+        requests: how often.
+        why: what was wrong where the harness itself asked; "" for a person.
+    """
 
     requests: int = 1
+    why: str = ""
 
 
 class Healed(Note, frozen=True, kw_only=True):

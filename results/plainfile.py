@@ -9,6 +9,7 @@ from typing import Final
 
 from splitbrain.results import quantities
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.text import visible
 
 DOCUMENT_BYTES: Final = 1 << 30
 """No JSON document of a store comes near this size: a larger file is damaged, and to read it could take all memory."""
@@ -34,3 +35,16 @@ def refuse_others(path: Path, at_most: int | None = None) -> None:
     if at_most is not None and found.st_size > at_most:
         size, bound = quantities.shown(found.st_size), quantities.shown(at_most)
         raise HistoryFormatError(str(path), f"damaged: it has {size}, and such a file has at most {bound}")
+
+
+def refuse_names_that_are_no_text(path: Path) -> None:
+    """Refuse a path that is not UTF-8: tables are opened, and stores written, by names that are text.
+
+    Raises:
+        HistoryFormatError: it is not.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        why = "cannot be read: its name, or that of a folder of it, is not UTF-8. Rename that"
+        raise HistoryFormatError(visible(str(path)), why) from None

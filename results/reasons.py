@@ -86,6 +86,9 @@ CAUSES: Final[Mapping[Code, Cause]] = {
 }
 """The class of each code."""
 
+ADVICE_FOR_BLOCKED: Final = "Let it await, or call what blocks with asyncio.to_thread."
+"""To the author of code that blocks the event loop."""
+
 _PLACES: Final = {code: place for place, code in enumerate(Code)}
 _CODES: Final = frozenset(code.value for code in Code)
 

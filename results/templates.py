@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from jinja2.bccache import Bucket
@@ -32,8 +33,13 @@ def environment(folders: Sequence[Path], **filters: Callable[..., Any]) -> jinja
         undefined=jinja2.StrictUndefined,
         bytecode_cache=_cache(),
     )
-    made.filters.update(filters)
+    made.filters.update({"urlencode": _address, **filters})
     return made
+
+
+def _address(name: str) -> str:
+    """Jinja's filter, for names of any bytes: a file that a node left may have a name that is not UTF-8."""
+    return quote(name.encode("utf-8", "surrogateescape"))
 
 
 class _Kept(jinja2.FileSystemBytecodeCache):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, cast
 
+import msgspec
+
 VALUE_MAX: Final = 160
 """The largest number of characters of a value that are shown."""
 
@@ -20,6 +22,24 @@ def clip(value: Any, most: int = VALUE_MAX) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     shown = visible(text[:most])
     return shown if len(text) <= most else f"{shown}… ({len(text):,} characters)"
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON; what is no text in it, such as the name of a file that is not UTF-8, with escapes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_of_text(msgspec.to_builtins(value)))
+
+
+def _of_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_of_text(key): _of_text(each) for key, each in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_of_text(each) for each in cast("list[Any]", value)]
+    return value
 
 
 def visible(text: str) -> str:

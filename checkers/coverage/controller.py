@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import seconds
 from splitbrain.results.faults import RunEvents
-from splitbrain.results.notes import NodeEnded, Stalled, Usable
-from splitbrain.results.reasons import Code, Reason
+from splitbrain.results.notes import Interrupted, NodeEnded, Stalled, Usable
+from splitbrain.results.reasons import ADVICE_FOR_BLOCKED, Code, Reason
 
 
 def of_controller(events: RunEvents, wanted: Options) -> Iterator[Reason]:
@@ -20,8 +20,12 @@ def of_controller(events: RunEvents, wanted: Options) -> Iterator[Reason]:
             f"of the run (splitbrain {wanted.cut_short}).",
             "Run it again: only the recorded part could be judged.",
         )
-    for op in events.of_harness("interrupted"):
-        yield Reason(Code.INTERRUPTED, f"the run was interrupted at {seconds(op.time):.3f} s.", "Do not interrupt it.")
+    for op, asked in events.notes("interrupted", Interrupted):
+        at = f"{seconds(op.time):.3f} s"
+        if not asked.why:
+            yield Reason(Code.INTERRUPTED, f"the run was interrupted at {at}.", "Do not interrupt it.")
+        elif asked.requests == 1:
+            yield Reason(Code.CLIENT_FAILED, f"the run was ended at {at}: {asked.why}.", ADVICE_FOR_BLOCKED)
     stall_s, duration_s = stalled_s(events), seconds(events.end_ns)
     if stall_s > wanted.max_stall_share * duration_s:
         yield Reason(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.checkers.quorum.topology import NodeId
-from splitbrain.results.answering import spoke_of_a_state
+from splitbrain.results.answering import declined_by_standbys, spoke_of_a_state
 from splitbrain.results.arrivals import NEVER, arrivals
 from splitbrain.results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
 from splitbrain.results.columns import array, flags, numbers
@@ -42,6 +42,7 @@ class Answers(msgspec.Struct, frozen=True):
         given: whether it was a quorum answer.
         served: whether it was one, or spoke of a state.
         refused: whether it failed, and was neither.
+        declined: whether it failed because the node does not lead, and says so (`splitbrain.results.standbys`).
         term: in which the answer was given, or NO_TERM.
     """
 
@@ -56,6 +57,7 @@ class Answers(msgspec.Struct, frozen=True):
     given: Bools
     served: Bools
     refused: Bools
+    declined: Bools
     term: Ints
 
     def begun_in(self, begin_ns: int, end_ns: int) -> slice:
@@ -138,5 +140,6 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
         given=(calls.ended("ok") | (failed & state_said))[chosen],
         served=(calls.ended("ok") | (failed & served))[chosen],
         refused=(failed & ~served)[chosen],
+        declined=(failed & declined_by_standbys(history)[calls.complete])[chosen],
         term=np.where(closed[chosen], numbers(term, null=NO_TERM).astype(np.int64, copy=False)[done], NO_TERM),
     )

@@ -54,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         op_timeout_s: the longest timeout of a client's op.
         lease_s: how long a node without a quorum may still answer from a lease.
         attempts: how many ops a node must have received before its silence counts.
+        standbys: whether nodes that do not lead may refuse all ops (`Capabilities.standbys`).
         convergence_bound_s: how long members may differ after the load; as `recovery_bound_s` if None.
         clock_offset_s: the least difference to assume between clocks of nodes and controller. If the run records the
             error of its estimates (`splitbrain.results.clocks`), the larger of the two holds.
@@ -72,6 +73,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     op_timeout_s: float = 2.0
     lease_s: float = 0.0
     attempts: int = 3
+    standbys: bool = False
     convergence_bound_s: float | None = None
     clock_offset_s: float = 0.0
     availability: float = 0.0
@@ -235,7 +237,8 @@ class _Run:
 
     def _bounds(self, outage_ns: int) -> Bounds:
         wanted = self.wanted
-        return Bounds(_ns(wanted.recovery_s) + self._more_ns(outage_ns), _ns(wanted.op_timeout_s), wanted.attempts)
+        recovery_ns = _ns(wanted.recovery_s) + self._more_ns(outage_ns)
+        return Bounds(recovery_ns, _ns(wanted.op_timeout_s), wanted.attempts, wanted.standbys)
 
     def _more_ns(self, outage_ns: int) -> int:
         """The time that an outage adds to a bound."""

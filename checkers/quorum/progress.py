@@ -9,6 +9,9 @@ if it received enough of them, answered none, and gave no answer to an earlier o
 was over. A core was silent if one of its nodes was, and it is a violation if every core was. Ops that were all invoked
 within a moment (`MOMENT_NS`) are not enough: a slow system stands still for as long, and answers before and after.
 
+In a system with standbys only the node that leads answers, and the others say that they do not lead: there one node of
+a core has to answer, and each of the others to answer or to say that.
+
 Silence is none where the core's other answers come late: if half of them took more than half an op timeout, the nodes
 have more to do than they can, and an op without an answer in time may be one that had to wait for longer.
 
@@ -46,11 +49,13 @@ class Bounds(msgspec.Struct, frozen=True):
         recovery_ns: the time after a change in which no answer is demanded.
         timeout_ns: the timeout of a client's op.
         attempts: how many ops a node must have received before its silence counts.
+        standbys: whether nodes that do not lead may refuse all ops.
     """
 
     recovery_ns: int
     timeout_ns: int
     attempts: int
+    standbys: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -81,10 +86,12 @@ def progress(
     asked = given.begun_in(first_ns, last_ns)
     sent = per_node(given, asked)
     since = given.begun_in(window.begin_ns, last_ns)
-    got = per_node(given, since, given.served[since] & (given.ended[since] >= first_ns))
+    late = given.ended[since] >= first_ns
+    got = per_node(given, since, given.served[since] & late)
+    spoke = per_node(given, since, (given.served | given.declined)[since] & late) if bounds.standbys else got
     moment_ns = min(MOMENT_NS, bounds.timeout_ns)
     enough = {node for node in sent if sent[node] >= bounds.attempts and _span_ns(given, asked, node) >= moment_ns}
-    silent = [_silent(core, enough, got) for core in found]
+    silent = [_silent(core, enough, got, spoke) for core in found]
     # One core that answers is enough: the leader may be in that one, and the others need not reach it.
     if any(who == () for who in silent):
         return Progress("held")
@@ -127,11 +134,22 @@ def _span_ns(given: Answers, of: slice, node: NodeId) -> int:
 
 
 def _silent(
-    core: tuple[NodeId, ...], enough: Collection[NodeId], got: Mapping[NodeId, int]
+    core: tuple[NodeId, ...], enough: Collection[NodeId], got: Mapping[NodeId, int], spoke: Mapping[NodeId, int]
 ) -> tuple[NodeId, ...] | None:
-    """The nodes of a core that received enough ops and answered none; None if too few ops were sent to judge."""
-    who = tuple(node for node in core if node in enough and not got[node])
-    return who or (() if all(got[node] for node in core) else None)
+    """The nodes of a core that received enough ops and answered none; None if too few ops were sent to judge.
+
+    Args:
+        core: the core.
+        enough: nodes that received enough ops.
+        got: how many answers each node gave.
+        spoke: the same with what standbys declined, which is no answer of the core if all of its nodes do.
+    """
+    who = tuple(node for node in core if node in enough and not spoke[node])
+    if who or not all(spoke[node] for node in core):
+        return who or None
+    if any(got[node] for node in core):
+        return ()
+    return core if all(node in enough for node in core) else None
 
 
 def _overloaded(given: Answers, of: slice, found: Sequence[tuple[NodeId, ...]], bounds: Bounds) -> bool:

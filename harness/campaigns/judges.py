@@ -97,6 +97,8 @@ def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
             "recovery_per_outage": elections.recovery_per_outage,
             "outage_limit_s": elections.outage_limit_s,
         }
+    if test.system.capabilities.standbys:
+        judged_by["standbys"] = True
     if test.availability:
         judged_by["availability"] = test.availability
     return CheckerSpec("quorum-progress", judged_by)

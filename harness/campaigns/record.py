@@ -8,12 +8,13 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from splitbrain.harness.campaigns.display import Display, Displays, silent
-from splitbrain.results.errors import RunEndedError, SplitbrainError
+from splitbrain.results.errors import ProtocolError, RunEndedError, SplitbrainError
 
 if TYPE_CHECKING:
     from splitbrain.checkers.isolation.limits import Limits
@@ -135,9 +136,14 @@ def record(
 
 def _carried_out(work: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, but work that swallows its cancellation, such as that of a client, holds nothing up."""
+    from splitbrain.harness.running.blocked import BlockedError
+    from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
+
     runner = asyncio.Runner()
     try:
         return runner.run(work)
+    except BlockedError as error:
+        raise ProtocolError(f"{error}. {ADVICE_FOR_BLOCKED}") from error
     finally:
         if runner.run(_all_ended()):
             runner.close()
@@ -169,9 +175,9 @@ async def _record(
     notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
     from splitbrain.harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
-    from splitbrain.harness.campaigns.interrupts import on_interrupt
     from splitbrain.harness.campaigns.leaders import LeaderPoll, LeaderWatch
     from splitbrain.harness.campaigns.runlog import RunLog
+    from splitbrain.harness.campaigns.turns import Turns
     from splitbrain.harness.contract.clock import Runtime
     from splitbrain.harness.contract.realtime import RealClock
     from splitbrain.harness.contract.rng import Streams
@@ -227,9 +233,8 @@ async def _record(
         if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
             at_heal()
 
-    loop = asyncio.get_running_loop()
     try:
-        with on_interrupt(lambda: loop.call_soon_threadsafe(stop.request)):
+        with Turns(asyncio.get_running_loop(), stop, partial(_say, logs)).watched():
             summary = await run(
                 test,
                 backend=backend,
@@ -249,6 +254,15 @@ async def _record(
         logs[-1].write("".join(traceback.format_exception(summary.failure)))
     logs[-1].close()
     return folders[-1], summary
+
+
+def _say(logs: Sequence[RunLog], line: str) -> None:
+    """Print a line while the run goes on, and write it into the log of the run."""
+    from splitbrain.harness.campaigns.interrupts import write_line
+
+    write_line(f"splitbrain: {line}")
+    for log in logs:
+        log.write(line)
 
 
 def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:

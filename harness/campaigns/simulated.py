@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import time
 import traceback
@@ -17,6 +18,7 @@ from splitbrain.harness.campaigns.documents import document_of, telemetry_of
 from splitbrain.harness.campaigns.interrupts import on_interrupt, write_line
 from splitbrain.harness.campaigns.rejudging import with_advice
 from splitbrain.harness.campaigns.runlog import RunLog
+from splitbrain.harness.campaigns.turns import blocking
 from splitbrain.harness.running.runner import END_NOW, RunSummary, Stop
 from splitbrain.harness.running.simulate import Simulated, log_line, simulate, with_true_time
 from splitbrain.harness.simulation.clock import EPOCH_NS
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _STUCK: Final = (
-    "splitbrain: ended. The simulation was stuck in one event, since a node computes and awaits nothing: is there a "
+    "splitbrain: ended. The simulation was stuck in one event, since {what} computes and awaits nothing: is there a "
     "loop in the program? What was recorded is kept:  splitbrain analyze"
 )
 
@@ -147,7 +149,7 @@ def _interruptible(stop: Stop, end: Callable[[int], object] = os._exit) -> Gener
         nonlocal asked
         asked += 1
         if asked >= END_NOW and not stop.requests:
-            write_line(_STUCK)
+            write_line(_STUCK.format(what=blocking(inspect.currentframe()) or "a node"))
             end(255)  # not os._exit: while a node computes, that is the end of the node
         try:
             asyncio.get_running_loop().call_soon(stop.request)

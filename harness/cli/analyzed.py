@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
-import msgspec
 
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.many import Judged
@@ -81,7 +81,7 @@ def print_sums(judged: Sequence[Judged], seconds: float, named: Callable[[str], 
 
 
 def _print(document: Mapping[str, Any]) -> None:
-    click.echo(msgspec.json.encode(document))  # flushes
+    click.echo(encoded(document))  # flushes
 
 
 def summed(judged: Sequence[Judged]) -> str:

@@ -21,6 +21,7 @@ from splitbrain.results.errors import (
     UsageError,
 )
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,7 +215,7 @@ def command(
                         click.echo(f"        {line}")
             problems += _unanswered(found.row)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        click.echo(msgspec.json.format(encoded(rows)).decode())
     if missing is not None:
         problems.append(missing)
         click.echo(f"splitbrain: {missing}", err=True)

@@ -10,6 +10,7 @@ import msgspec
 
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.cli.answers.stores import CompactAnswer
@@ -55,7 +56,7 @@ def _report(runs: int, done: list[Compacted], problems: list[str], dry_run: bool
     freed = sum(each.before_bytes - each.after_bytes for each in done)
     if as_json:
         answer: CompactAnswer = {"dry_run": dry_run, "compacted": done, "problems": problems, "freed_bytes": freed}
-        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        click.echo(msgspec.json.format(encoded(answer)).decode())
         return
     would = "would compact" if dry_run else "compacted"
     for problem in problems:

@@ -12,6 +12,7 @@ import msgspec
 
 from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RunNotFoundError, UsageError
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
     if page is not None:
         _write(Path(page), found, runs_a, runs_b)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        click.echo(msgspec.json.format(encoded(found)).decode())
     else:
         _print(found, page)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from splitbrain.harness.cli import completing, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.compose import RunOptions
@@ -199,7 +200,7 @@ def command(
     figures = findings.record(Path(store), document, first)
     if as_json:
         answer: HuntAnswer = {**document, "file": str(figures)}
-        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        click.echo(msgspec.json.format(encoded(answer)).decode())
     else:
         show(tally, how, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))

@@ -13,6 +13,7 @@ import msgspec
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results.places import is_address
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.cli.answers.stores import PruneAnswer
@@ -228,7 +229,7 @@ def _report(
             "runs_left": len(runs) - len(removed),
             "freed_bytes": freed,
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        click.echo(msgspec.json.format(encoded(answer)).decode())
         return
     would = "would remove" if dry_run else "removed"
     for run in removed:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from splitbrain.harness.cli import afar, options, parsing
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.results.remote.runs import RemoteRun, RemoteStore
@@ -58,7 +58,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
         if not as_json:
             click.echo(f"{found}{'' if is_new else '  was here already'}")
     if as_json:
-        click.echo(msgspec.json.encode(folders).decode())
+        click.echo(encoded(folders).decode())
     ctx.exit(max((problem.exit_code for problem in problems), default=0))
 
 

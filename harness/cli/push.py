@@ -13,6 +13,7 @@ import msgspec
 from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import RemoteConnectionError, RunNotFoundError, SplitbrainError, UsageError
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.cli.answers.stores import PushedRun
@@ -190,7 +191,7 @@ def _report(
     rows = [_row("run", run.path, there.place.below(each.run.folder), each) for run, each in pushed]
     rows += [_row("night", folder, there.place.below(folder_of(each.name)), each) for folder, each in nights]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        click.echo(msgspec.json.format(encoded(rows)).decode())
         return
     new = [row for row in rows if row["became"] != "there"]
     for row in new:

@@ -10,6 +10,7 @@ import msgspec
 
 from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.endings import Cut
@@ -143,7 +144,7 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
             "run": None if kept is None else str(kept.run.path),
             "report": None if kept is None else str(kept.report),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+        click.echo(msgspec.json.format(encoded(document)).decode())
     else:
         _say_outcome(outcome.value, runs[0])
         click.echo(comparison.sentence)
@@ -200,7 +201,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
             "failed": failed,
             "runs": [conclusion_document(each) for each in conclusions],
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+        click.echo(msgspec.json.format(encoded(document)).decode())
     else:
         worst_one = next(each for each in conclusions if each.outcome is outcome)
         for sentence in worst_one.sentences()[:1]:

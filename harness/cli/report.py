@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
 from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.text import encoded
 
 
 @click.command("report", cls=parsing.Command)
@@ -32,7 +32,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool
     there = afar.addressed(ctx, store, runs)
     pages, problems = _write_there(*there) if there is not None else _write_here(ctx, runs, store)
     if as_json or pages:
-        click.echo(msgspec.json.encode(pages).decode() if as_json else "\n".join(pages))
+        click.echo(encoded(pages).decode() if as_json else "\n".join(pages))
     ctx.exit(max((problem.exit_code for problem in problems), default=0))
 
 

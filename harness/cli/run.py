@@ -11,6 +11,7 @@ import msgspec
 
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results.errors import UsageError
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
@@ -83,7 +84,7 @@ def command(
         from splitbrain.harness.campaigns.judging import conclusion_document
 
         document: RunAnswer = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
-        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+        click.echo(msgspec.json.format(encoded(document)).decode())
     else:
         show(conclusion, again)
     ctx.exit(conclusion.outcome.exit_code)

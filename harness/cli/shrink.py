@@ -16,6 +16,7 @@ import msgspec
 from splitbrain.harness.cli import afar, completing, options, parsing
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
+from splitbrain.results.text import encoded
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
@@ -122,7 +123,7 @@ def command(
             ) from error
     plan_file = Path(output) if output is not None else conclusion.run.plan_path
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_document(found, conclusion, plan_file))).decode())
+        click.echo(msgspec.json.format(encoded(_document(found, conclusion, plan_file))).decode())
     else:
         _print(found, conclusion, plan_file)
     ctx.exit(conclusion.outcome.exit_code)

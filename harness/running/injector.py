@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.test import Nemesis, NemesisContext
+from splitbrain.harness.running.blocked import BlockedError
 from splitbrain.harness.running.deadlines import within
 from splitbrain.harness.running.journal import Journal
 from splitbrain.harness.running.processes import describe
 from splitbrain.harness.validate.inforce import left
 from splitbrain.results.errors import HarnessError, NemesisError, ProtocolError, SplitbrainError
 from splitbrain.results.history import Op
+from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
 
 OP_LIMIT_S = 30.0
 """How long a nemesis op may take. Backends bound their own work far below; this is for those that do not."""
@@ -85,6 +87,9 @@ class Injector:
         except ProtocolError as error:
             done = op.complete("info", error=str(error))
             self._broken(error)
+        except BlockedError as error:
+            done = op.complete("info", error=str(error))
+            self._broken(ProtocolError(f"{error}. {ADVICE_FOR_BLOCKED}"))
         except NemesisError as error:
             done = op.complete("info", error=str(error))
         except (SplitbrainError, OSError) as error:  # of the machine or the network: the fault may be in force, or not

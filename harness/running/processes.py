@@ -17,6 +17,7 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Client, Test
+from splitbrain.harness.running.blocked import BlockedError
 from splitbrain.harness.running.deadlines import finished, within
 from splitbrain.harness.running.journal import Journal
 from splitbrain.results.errors import ProtocolError
@@ -152,7 +153,9 @@ class Processes:
         except ProtocolError as error:
             done = op.complete("info", error=str(error))
             self._broken(error)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise  # of this process, and of a task that is thrown away
+        except BaseException as error:  # also one that is no Exception, such as the outcomes of pytest
             done = await self._failure(thread, op, error, opened=client is not None)
         task = thread.task
         if thread.op is op:
@@ -165,7 +168,7 @@ class Processes:
                 self._keep_in_sight(task)
             await self._close(client)
 
-    async def _failure(self, thread: Thread, op: Op, error: Exception, *, opened: bool) -> Op:
+    async def _failure(self, thread: Thread, op: Op, error: BaseException, *, opened: bool) -> Op:
         """How an op ended that raised.
 
         After a DefiniteError the process lives on, but with a fresh client: one whose connection broke while it was
@@ -203,23 +206,26 @@ class Processes:
             await within(self._clock, CLOSE_LIMIT_S, client.close())
         except ProtocolError as error:
             self._broken(error)
-        except Exception:
+        except (Exception, BlockedError):
             pass  # the op was answered, and a connection that fails to close is gone as well
 
 
-def _blame(error: Exception) -> str:
+def _blame(error: BaseException) -> str:
     """How the error of an op begins that ended because of a mistake in its client's code; else nothing.
 
     Python itself raises its own errors where code is wrong (`TypeError`, `KeyError`); libraries raise errors of theirs.
     Those of operating systems and of streams that end are of the network.
     """
-    of_python = type(error).__module__ == "builtins"
-    return CLIENT_FAILED if of_python and not isinstance(error, (OSError, EOFError, BaseExceptionGroup)) else ""
+    of_python = type(error).__module__ == "builtins" and not isinstance(error, (OSError, EOFError, BaseExceptionGroup))
+    return CLIENT_FAILED if of_python or not isinstance(error, Exception) else ""
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line, as histories carry it: its type, unless it is one of the two that clients speak in."""
-    text = " ".join(str(error).split())
-    if isinstance(error, (DefiniteError, IndefiniteError)) and text:
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error of a plug-in that cannot even say what it is
+        text = "(its __str__ failed)"
+    if isinstance(error, (DefiniteError, IndefiniteError, BlockedError)) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -26,6 +26,7 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import ClockOffset, NodeId
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.generators import Generator, beside, clients, elsewhere, nemesis, rate, time_limit
+from splitbrain.harness.running.blocked import BlockedError
 from splitbrain.harness.running.crashes import Watched, must_not_end, watch_nodes
 from splitbrain.harness.running.journal import Journal, Recorder
 from splitbrain.harness.running.processes import describe
@@ -35,6 +36,7 @@ from splitbrain.harness.running.scheduler import Scheduler
 from splitbrain.harness.running.watch import tick_ns, watch
 from splitbrain.results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
 from splitbrain.results.history import Op
+from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
 
 FINAL_LIMIT_S = 60.0
 """The timeout of the final phase: after it no more ops begin."""
@@ -65,11 +67,17 @@ class Stop:
 
     def __init__(self) -> None:
         self.requests = 0
+        self.why = ""
         self._listeners: list[Callable[[], None]] = []
 
-    def request(self) -> None:
-        """Ask (again). Safe to call from a signal handler of the event loop, and before the run began."""
+    def request(self, why: str = "") -> None:
+        """Ask (again). Safe to call from a signal handler of the event loop, and before the run began.
+
+        Args:
+            why: what was wrong, if the harness itself asks; "" for a person.
+        """
         self.requests += 1
+        self.why = self.why or why
         for listener in self._listeners:
             listener()
 
@@ -213,6 +221,8 @@ class _Run:
             await self._final()
             await self._quiet()
             await self._compare_clocks()
+        except BlockedError as error:
+            failure = ProtocolError(f"{error}. {ADVICE_FOR_BLOCKED}")
         except Exception as error:
             failure = as_harness_error(error)
         finally:
@@ -338,6 +348,8 @@ class _Run:
         for step in (self._heal_after_failure, self._scheduler.close, self._flush):
             try:
                 await step()
+            except BlockedError as error:
+                failure = failure or ProtocolError(f"{error}. {ADVICE_FOR_BLOCKED}")
             except Exception as error:
                 failure = failure or as_harness_error(error)
         return failure
@@ -354,7 +366,8 @@ class _Run:
 
     def _stop_requested(self) -> None:
         try:
-            self._journal.note("interrupted", {"requests": self.stop.requests})
+            why = {"why": self.stop.why} if self.stop.why else {}
+            self._journal.note("interrupted", {"requests": self.stop.requests, **why})
         except Exception as error:
             self._scheduler.broken(error)
         self._scheduler.processes.hasten(self._clock.now_ns() + STOPPED_OP_NS)

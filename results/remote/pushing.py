@@ -22,6 +22,7 @@ from splitbrain.results.atomic import alone_in
 from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import DamagedRunError, HarnessError, HistoryFormatError, UsageError
 from splitbrain.results.figures import FIGURES
+from splitbrain.results.plainfile import refuse_names_that_are_no_text
 from splitbrain.results.remote.copies import VERDICT, copies_of, is_page, is_transient
 from splitbrain.results.remote.objects import Found
 from splitbrain.results.remote.runs import (
@@ -83,6 +84,7 @@ def push(run: RunDir, store: RemoteStore) -> Pushed:
         HarnessError: its files change all the time.
         RemoteStoreError: the store cannot be read or written.
     """
+    refuse_names_that_are_no_text(run.path)
     _refuse_unfinished(run)
     with alone_in(run.path):
         document = run.read_test()
@@ -148,6 +150,7 @@ def _files_of(folder: Path) -> _Files:
             relative = path.relative_to(folder).as_posix()
             if is_transient(relative):
                 continue
+            refuse_names_that_are_no_text(path)
             if relative in _MADE or is_page(relative):
                 if path.is_file():  # to send a pipe would wait for ever
                     made.append(relative)

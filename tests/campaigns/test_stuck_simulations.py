@@ -38,7 +38,9 @@ def _ask(times: int, *, stuck: bool) -> Stop:
 def test_the_third_request_ends_a_process_whose_simulation_is_stuck(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(EndedError, match="255"):
         _ask(3, stuck=True)
-    assert "a node computes and awaits nothing" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert f"since {__file__}, line" in said
+    assert "in run computes and awaits nothing" in said
 
 
 def test_two_requests_wait_for_the_end_of_the_event() -> None:

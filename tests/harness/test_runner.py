@@ -232,6 +232,33 @@ def test_errors_are_recorded_as_what_is_known() -> None:
     assert (summary.ok, summary.fail, summary.info) == (1, 1, 2)
 
 
+class MuteError(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        """Fails."""
+        raise RuntimeError("in __str__")
+
+
+class NoneOfThemError(BaseException):
+    """As the outcomes of pytest: no Exception."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MuteError(), "MuteError: (its __str__ failed)"),
+        (NoneOfThemError("as pytest.fail"), "client failed: NoneOfThemError: as pytest.fail"),
+    ],
+)
+def test_an_odd_error_of_a_client_is_recorded_at_once_and_is_no_timeout(error: BaseException, said: str) -> None:
+    async def fails(op: Op) -> Op:
+        raise error
+
+    _, recorder = run(make_test(FakeClient(fails), generator=limit(1, READ)))
+    assert [(op.type, op.error) for op in recorder.clients()] == [("invoke", None), ("info", said)]
+
+
 def test_a_crashed_process_is_followed_by_a_new_one_on_the_same_node_with_a_fresh_client() -> None:
     async def crash_once(op: Op) -> Op:
         if op.process == 1:

@@ -531,3 +531,30 @@ def test_a_node_without_telemetry_beside_others_that_left_some_may_have_done_any
     none = Story()
     none.ask("12345", 0.0, 20.0)
     assert none.judged().inconclusive == ()
+
+
+def with_standbys(leader: str, others: str, silent: str = "") -> Story:
+    """n5 is cut off for 8 seconds. Of the rest `leader` answers, `others` refuse as standbys, and `silent` hang."""
+    story = Story()
+    story.fault(2.0, 2.1, cut=between("1234", "5"))
+    story.ask(leader, 0.0, 10.0)
+    story.ask(others, 0.0, 10.0, "fail", error="standby: n1 leads")
+    story.ask(silent, 0.0, 10.0, "info", error="timeout: no answer")
+    story.ask("5", 0.0, 2.0, "fail", error="standby: n1 leads")
+    story.fault(10.0, 10.1, action="stop")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "broken"),
+    [
+        (with_standbys("1", "234"), ()),
+        (with_standbys("12", "34"), ()),
+        (with_standbys("", "1234"), ("Q3",)),  # none leads
+        (with_standbys("1", "23", "4"), ("Q3",)),  # a standby that does not even refuse
+        (with_standbys("", "23", "14"), ("Q3",)),
+    ],
+)
+def test_standbys_that_refuse_are_not_silent_as_long_as_one_node_answers(story: Story, broken: tuple[str, ...]) -> None:
+    assert rules(story.judged(standbys=True)) == broken
+    assert rules(story.judged()) == ("Q3",), "nodes of other systems have to answer"
