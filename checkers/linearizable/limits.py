@@ -108,3 +108,26 @@ class Pace:
             self._steps = max(min(FEWEST, self._most), int(min(self._steps, done) * LOOK_S / seconds))
         elif done >= self._steps:
             self._steps = min(self._most, 2 * self._steps)
+
+
+class Deadline:
+    """The end of an allowance of seconds, for steps of which it is not known how long one takes.
+
+    Each look at the clock is a call of the kernel: while steps are short, only each 64th of them looks.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._last_s = clock()
+        self._end_s = self._last_s + seconds
+        self._every = self._left = 1
+
+    def has_passed(self) -> bool:
+        """Whether time is up, as far as was looked; asked before each step."""
+        self._left -= 1
+        if self._left:
+            return False
+        now_s = self._clock()
+        self._every = min(2 * self._every, FEWEST) if now_s - self._last_s < LOOK_S else 1
+        self._left, self._last_s = self._every, now_s
+        return now_s > self._end_s

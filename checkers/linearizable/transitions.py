@@ -33,7 +33,7 @@ from splitbrain.checkers.linearizable.frontier import (
     step,
 )
 from splitbrain.checkers.linearizable.frontier import UNKNOWN as MISSING
-from splitbrain.checkers.linearizable.limits import Clock
+from splitbrain.checkers.linearizable.limits import Clock, Deadline
 from splitbrain.checkers.linearizable.ops import Transition, show
 from splitbrain.checkers.models import (
     UNKNOWN,
@@ -345,7 +345,7 @@ class Stepper:
         """
         width = len(self.transitions)
         rows: list[list[int]] = []
-        deadline = clock() + seconds
+        deadline = Deadline(clock, seconds)
         # Breadth first: states are numbered as they are met, so that the next row is that of the next number.
         while len(rows) < len(self.states.known):
             states = len(self.states.known)
@@ -353,7 +353,7 @@ class Stepper:
                 return None
             row: list[int] = []
             for t in range(width):
-                if clock() > deadline:
+                if deadline.has_passed():
                     return None
                 row.append(self._step(len(rows), t))
             rows.append(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias, get_args
 
 import msgspec
@@ -123,10 +124,16 @@ def address_of(process: Process) -> ClientAddress:
     Raises:
         InvalidRequestError: its name is not one that `process_of` gives.
     """
-    parts = process.name.split(".")
+    life, number = _numbers(process.name)
+    return ClientAddress(process.node, life, number)
+
+
+@lru_cache(maxsize=4_096)
+def _numbers(name: str) -> tuple[int, int]:
+    parts = name.split(".")
     if len(parts) != _PARTS or not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
-        raise InvalidRequestError(f"a process of a queue has a name like 4711.5.0, unlike {process.name!r}.")
-    return ClientAddress(process.node, int(parts[0]), int(parts[1]))
+        raise InvalidRequestError(f"a process of a queue has a name like 4711.5.0, unlike {name!r}.")
+    return int(parts[0]), int(parts[1])
 
 
 _PARTS: Final = 3

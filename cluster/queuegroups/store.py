@@ -154,8 +154,8 @@ class QueueStore(MachineStore):
             case ClientDown(client, "no_connection"):
                 return (ProcessDown(process_of(client), suspected=True),)
             case ClientDown(client):
-                gone = [process for process in queue.state.processes() if address_of(process) == client]
-                return [ProcessDown(process, suspected=False) for process in gone]
+                there = queue.state.processes(client.node)
+                return [ProcessDown(each, suspected=False) for each in there if address_of(each) == client]
             case Configure() | Retire():
                 raise AssertionError("these are of the group")
             case _:

@@ -33,15 +33,14 @@ def _gone(state: QueueState, step: Step, process: Process) -> None:
     gone = [consumer for consumer in state.waiting if consumer.id.process == process]
     state.waiting = [consumer for consumer in state.waiting if consumer.id.process != process]
     step.effects.extend(ConsumerCancelled(consumer.id) for consumer in gone)
-    for consumer in state.in_order():
-        if consumer.id.process == process:
-            end(state, step, consumer, failed=True)
-            step.effects.append(ConsumerCancelled(consumer.id))
+    for consumer in state.in_order(process):
+        end(state, step, consumer, failed=True)
+        step.effects.append(ConsumerCancelled(consumer.id))
 
 
 def _suspect(state: QueueState, step: Step, node: str) -> None:
-    for consumer in state.in_order():
-        if consumer.id.process.node == node and consumer.status == "up":
+    for consumer in state.in_order(node):
+        if consumer.status == "up":
             consumer.status = "suspected_down"
             give_back_all(state, step, consumer, failed=True)
             step.effects.append(ConsumerActivity(consumer.id, False, "suspected_down"))
@@ -52,15 +51,14 @@ def _suspect(state: QueueState, step: Step, node: str) -> None:
 
 def _suspect_single_active(state: QueueState, step: Step, node: str) -> None:
     """As without a single active consumer, but those that are suspected wait; what was cancelled is gone."""
-    for consumer in state.in_order():
-        if consumer.id.process.node == node:
-            was_cancelled = consumer.status == "cancelled"
-            give_back_all(state, step, consumer, failed=True)
-            state.drop(consumer)
-            if not was_cancelled and all(each.key != consumer.key for each in state.waiting):
-                state.waiting.append(consumer)
-            state.last_active = step.now
-            step.effects.append(ConsumerActivity(consumer.id, False, "suspected_down"))
+    for consumer in state.in_order(node):
+        was_cancelled = consumer.status == "cancelled"
+        give_back_all(state, step, consumer, failed=True)
+        state.drop(consumer)
+        if not was_cancelled and all(each.key != consumer.key for each in state.waiting):
+            state.waiting.append(consumer)
+        state.last_active = step.now
+        step.effects.append(ConsumerActivity(consumer.id, False, "suspected_down"))
     set_status_of_waiting(state, node, suspected=True)
     state.enqueuers.suspect(node, True)
     step.effects.append(MonitorNode(node))
@@ -69,7 +67,7 @@ def _suspect_single_active(state: QueueState, step: Step, node: str) -> None:
 def node_up(state: QueueState, step: Step, command: NodeUp) -> Reply:
     """A node can be reached again: what was suspected on it is up, and monitored again."""
     node = command.node
-    consumers = [each for each in state.in_order() if each.id.process.node == node]
+    consumers = state.in_order(node)
     waiting = [each for each in state.waiting if each.id.process.node == node]
     suspected = [each.id.process for each in (*consumers, *waiting) if each.status == "suspected_down"]
     again = dict.fromkeys((*suspected, *state.enqueuers.suspect(node, False)))

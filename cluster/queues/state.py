@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -138,15 +138,20 @@ class QueueState:
         found = self.find(id) or next((consumer for consumer in self.waiting if consumer.id == id), None)
         return None if found is None else found.key
 
-    def in_order(self) -> list[Consumer]:
-        """The consumers that may have messages, by key."""
-        return sorted(self.consumers.values(), key=lambda consumer: in_key_order(consumer.key))
+    def in_order(self, of: Process | str | None = None) -> list[Consumer]:
+        """The consumers that may have messages, by key; all, or those of a process, or of a node's processes."""
+        found: Iterable[Consumer] = self.consumers.values()
+        if isinstance(of, str):
+            found = [consumer for consumer in found if consumer.id.process.node == of]
+        elif of is not None:
+            found = [consumer for consumer in found if consumer.id.process == of]
+        return sorted(found, key=lambda consumer: in_key_order(consumer.key))
 
-    def processes(self) -> list[Process]:
-        """All that are known, sorted."""
+    def processes(self, node: str | None = None) -> list[Process]:
+        """All that are known, or those of a node, sorted."""
         known = dict.fromkeys(self.enqueuers)
         known.update(dict.fromkeys(consumer.id.process for consumer in (*self.consumers.values(), *self.waiting)))
-        return sorted(known)
+        return sorted(known if node is None else [process for process in known if process.node == node])
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ nested deeper than `MAX_DATA_DEPTH`, match no pattern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -146,23 +146,23 @@ def too_deep(value: Any) -> bool:
     """Whether a value is nested deeper than is looked at. The same on every member, however deep its stack is."""
     level: list[Any] = [value]
     for _ in range(MAX_DATA_DEPTH):
-        level = list(_inner(level))
+        if _NOT_NESTED.issuperset(map(type, level)):
+            return False  # nothing is inside of any; most values are so, and may be long
+        level = [inner for outer in level if type(outer) not in _NOT_NESTED for inner in _inner(outer)]
         if not level:
             return False
     return True
 
 
-def _inner(values: Iterable[Any]) -> Iterable[Any]:
-    for value in values:
-        if type(value) in _NOT_NESTED:
-            continue
-        if isinstance(value, list | tuple):
-            yield from value
-        elif isinstance(value, dict):
-            yield from value  # a key may be a tuple of tuples
-            yield from value.values()
-        elif isinstance(value, msgspec.Struct):  # of a function
-            yield from (getattr(value, name) for name in value.__struct_fields__)
+def _inner(value: Any) -> Iterable[Any]:
+    if isinstance(value, list | tuple):
+        return cast(Sequence[Any], value)
+    if isinstance(value, dict):
+        found = cast(dict[Any, Any], value)
+        return (*found, *found.values())  # a key may be a tuple of tuples
+    if isinstance(value, msgspec.Struct):  # of a function
+        return [getattr(value, name) for name in value.__struct_fields__]
+    return ()
 
 
 _NOT_NESTED: Final = frozenset({type(None), bool, int, float, str, bytes})
@@ -189,7 +189,7 @@ def _collect(value: Any, names: dict[bytes, None]) -> None:
             names[bytes(value.data)] = None
         elif value.code != _ANY_CODE:
             raise DataPatternError(f"there is no extension {value.code} in patterns")
-    for inner in _inner([value]):
+    for inner in _inner(value):
         _collect(inner, names)
 
 

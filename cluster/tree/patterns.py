@@ -55,6 +55,7 @@ _PUNCTUATION: Final = frozenset("\\.^$*+?{}[]|()")
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
 def parse_pattern(text: str) -> Pattern:
     """The pattern that a text stands for.
 

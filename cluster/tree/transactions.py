@@ -392,11 +392,16 @@ def _misuse(reason: Refusal, detail: str) -> MisuseError:
     return MisuseError(Refused(reason, detail=detail))
 
 
+class _Given(msgspec.Struct, frozen=True, array_like=True):
+    path: Pattern
+
+
 def _pattern(path: Where) -> Pattern:
     try:
         if isinstance(path, str):
             return parse_pattern(path)
-        return msgspec.convert(path, Pattern)  # it may have come with the function's data
+        # It may have come with the function's data. What msgspec knows of a struct it keeps, unlike of other types.
+        return msgspec.convert((path,), _Given).path
     except (InvalidPathError, msgspec.ValidationError, RecursionError) as error:
         raise _misuse("invalid_path", type(error).__name__) from None
 

@@ -25,6 +25,7 @@ from splitbrain.harness.simulation.host import DATA_DIR, Outputs, SimHost
 from splitbrain.harness.simulation.loop import SimLoop
 from splitbrain.harness.simulation.marks import Listener, MarkedProcess
 from splitbrain.harness.simulation.network import SimNetwork
+from splitbrain.harness.simulation.places import place
 from splitbrain.harness.simulation.process import SimProcess
 from splitbrain.harness.simulation.trace import Trace
 from splitbrain.harness.simulation.worlds import World, world
@@ -315,5 +316,8 @@ def _address(node: NodeId) -> Address:
 
 def _raised(failure: BaseException | None) -> str:
     """Where the program failed, for a reader who has no traceback."""
-    frames = list(traceback.extract_tb(None if failure is None else failure.__traceback__))
-    return f" (raised in {frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    frames = list(traceback.walk_tb(None if failure is None else failure.__traceback__))
+    if not frames:
+        return ""
+    frame, line = frames[-1]
+    return f" (raised at {place(frame.f_code, line)})"  # it is in histories: the same wherever splitbrain is installed
