@@ -539,8 +539,7 @@ class Node:
             group = self._groups.get(address)
             if group is None or group.address != address:
                 group = self._of_incarnation(address)
-            kind = type(message)
-            if group is not None and (kind is Append or kind is AppendReply):
+            if group is not None and (type(message) is Append or type(message) is AppendReply):
                 group.received(peer, message)  # most are these two
             elif isinstance(message, wire.Forward):
                 if forwards.setdefault(address, Arrivals(self._config.repeat_window)).is_first(message.ref):
