@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from splitbrain.harness.simulation.host import DATA_DIR, Outputs, SimHost
 from splitbrain.harness.simulation.loop import SimLoop
 from splitbrain.harness.simulation.marks import Listener, MarkedProcess
 from splitbrain.harness.simulation.network import SimNetwork
-from splitbrain.harness.simulation.places import place
+from splitbrain.harness.simulation.places import raised_at
 from splitbrain.harness.simulation.process import SimProcess
 from splitbrain.harness.simulation.trace import Trace
 from splitbrain.harness.simulation.worlds import World, world
@@ -316,8 +315,5 @@ def _address(node: NodeId) -> Address:
 
 def _raised(failure: BaseException | None) -> str:
     """Where the program failed, for a reader who has no traceback."""
-    frames = list(traceback.walk_tb(None if failure is None else failure.__traceback__))
-    if not frames:
-        return ""
-    frame, line = frames[-1]
-    return f" (raised at {place(frame.f_code, line)})"  # it is in histories: the same wherever splitbrain is installed
+    where = "" if failure is None else raised_at(failure)
+    return f" (raised at {where})" if where else ""  # it is in histories: the same wherever splitbrain is installed

@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Coroutine, Generator
 from types import CodeType, FrameType
 from typing import Any, cast
@@ -63,6 +64,25 @@ def place(code: CodeType, line: int | None) -> str:
     elif path.startswith(_ROOT):
         path = path[len(_ROOT) :]
     return f"{path}:{line}"
+
+
+def raised_at(failure: BaseException) -> str:
+    """Where code that is not of Python's own library raised, or called what raised; "" if no such code did.
+
+    It goes into histories. So it is the same on every machine: Python's library is in other folders there, and its
+    lines are others in other versions; code of a system's author is named as it is imported.
+    """
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    for frame, line in reversed(frames):
+        code = frame.f_code
+        if _LIBRARIES not in code.co_filename and code.co_filename.startswith(_STANDARD):
+            continue
+        described = place(code, line)
+        if not os.path.isabs(described):
+            return described
+        package = str(frame.f_globals.get("__package__") or "").replace(".", "/")
+        return f"{package}/{os.path.basename(described)}".lstrip("/")
+    return ""
 
 
 def is_machinery(path: str) -> bool:

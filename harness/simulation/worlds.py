@@ -151,7 +151,7 @@ WORLDS: Final[Mapping[str, str]] = {
     "slow-disks": "messages as in lan, syncs take 200 ms to a second",
     "late": "as lan, but connections stand still now and then for up to 30 s: what is sent meanwhile arrives late",
     "slow-cpu": "as lan, but a node computes 0.5 ms to apply an entry, 0.05 ms for a message, 0.2 ms for a sync",
-    "swarm": "drawn from the seed: any of these, and worlds between and beyond them; swarm:7 is what seed 7 draws",
+    "swarm": "drawn from the seed: from one rack to a continent, quick disks or slow; swarm:7 is what seed 7 draws",
 }
 """Worlds by name, with a line on each."""
 

@@ -14,7 +14,7 @@ from splitbrain.harness.campaigns.shrinking import Failure, Smallest, failure_of
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.running.plan import Plan, encode, plan_of
 from splitbrain.harness.running.simulate import simulate
-from splitbrain.harness.simulation.worlds import pinned, world
+from splitbrain.harness.simulation.worlds import WORLDS, pinned, world
 from splitbrain.results.arrow import from_table
 from splitbrain.results.errors import UnknownNameError
 
@@ -94,6 +94,12 @@ def test_a_pinned_world_is_the_one_that_its_seed_draws_in_runs_of_every_seed() -
     drawn = world("swarm", Streams(7)["world"])
     assert world("swarm:7", Streams(8)["world"]) == drawn
     assert world("swarm", Streams(8)["world"]) != drawn
+
+
+def test_a_drawn_world_is_none_of_those_in_which_messages_are_late_or_computing_takes_time() -> None:
+    drawn = [world("swarm", Streams(seed)["world"]) for seed in range(50)]
+    assert all(each.stalls is None and each.costs is None for each in drawn)
+    assert "any of these" not in WORLDS["swarm"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,3 +57,24 @@ def test_a_node_that_does_not_start_says_where_its_program_failed() -> None:
     assert said.startswith(" (raised at tests/campaigns/test_stuck_simulations.py:"), "the same on every machine"
     assert _raised(None) == ""
     assert _raised(ValueError("made, not raised")) == ""
+
+
+def test_where_a_program_failed_is_the_same_wherever_it_and_python_are(tmp_path: Path) -> None:
+    source = "import json\n\ndef main(text):\n    return json.loads(text)\n"
+    said: set[str] = set()
+    for folder in (tmp_path / "here", tmp_path / "there"):
+        names: dict[str, Any] = {"__package__": "shop.parts"}
+        exec(compile(source, folder / "server.py", "exec"), names)
+        with pytest.raises(json.JSONDecodeError) as caught:
+            names["main"]("{")
+        said.add(_raised(caught.value))
+    (one,) = said
+    assert one == " (raised at shop/parts/server.py:4)", "not in Python's own library, which raised it"
+
+
+def test_a_failure_in_pythons_own_library_alone_has_no_place() -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    failure = caught.value
+    assert failure.__traceback__ is not None
+    assert _raised(failure.with_traceback(failure.__traceback__.tb_next)) == ""

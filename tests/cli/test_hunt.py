@@ -131,6 +131,28 @@ def test_what_is_found_and_what_is_broken_is_not_compared() -> None:
     assert (broke.outcome, broke.kind) == (FAILS, "something broke")
 
 
+def test_a_finding_does_not_wait_for_its_repetition() -> None:
+    class Never(Instant):
+        """Repeats without an end."""
+
+        def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+            return []
+
+    violates_at_7 = [PASSES] * 7 + [VIOLATES] + [PASSES] * 12
+    tally = _search(Instant(*violates_at_7), again=Never(PASSES))
+    assert [trial.options.seed for trial in tally.found(VIOLATES)] == [7]
+    assert tally.seeds == list(range(8))
+
+
+def test_a_repetition_that_is_only_judged_otherwise_is_an_error_of_the_harness() -> None:
+    trial = _trial(7, PASSES, record=(b"op 1",))
+    for outcome, found in ((VIOLATES, "linearizable: nonlinearizable"), (FAILS, "something broke")):
+        judged = compared(trial, _trial(7, outcome, record=(b"op 1",)))
+        assert judged.outcome is FAILS
+        assert f"pass, and there {found}" in str(judged.harness_error)
+    assert compared(trial, _trial(7, TOO_LITTLE, record=(b"op 1",))).outcome is PASSES
+
+
 @pytest.mark.parametrize(
     ("one", "other", "difference"),
     [

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from splitbrain.checkers.verdict import Outcome
-from splitbrain.harness.campaigns.hunting.trial import Trial
+from splitbrain.harness.campaigns.hunting.trial import Trial, broken
 
 HASH_SEED: Final = 0
 """Of the processes that hunt."""
@@ -26,26 +26,50 @@ SHOWN_CHARS: Final = 400
 """The longest part of a line that is shown."""
 
 
+NOT_COMPARED: Final = (Outcome.VIOLATION, Outcome.HARNESS_ERROR)
+"""What was found in a test stays what was found, however it goes when it is run again."""
+
+
+def bare(trial: Trial) -> Trial:
+    """A trial without its record, which is large, and needed only to compare it."""
+    return msgspec.structs.replace(trial, record=())
+
+
 def compared(trial: Trial, again: Trial) -> Trial:
     """A trial, as a violation if the same test went otherwise when it was run again.
 
     What was found in it already stays what was found. If the harness could not run it again, that is its error.
     """
-    bare = msgspec.structs.replace(trial, record=())
-    if trial.outcome in (Outcome.VIOLATION, Outcome.HARNESS_ERROR):
-        return bare
+    if trial.outcome in NOT_COMPARED:
+        return bare(trial)
     if again.outcome is Outcome.HARNESS_ERROR and not again.record:
         return again
     difference = _difference(trial, again)
     if difference is None:
-        return bare
+        return _judged_alike(trial, again)
     sentence = (
         f"Not deterministic: in a process with another hash seed (PYTHONHASHSEED={OTHER_HASH_SEED}, not {HASH_SEED}) "
         f"the same test was another. First difference: {difference}"
     )
     return msgspec.structs.replace(
-        bare, outcome=Outcome.VIOLATION, kind=KIND, sentences=(sentence,), reason="", difference=difference
+        bare(trial), outcome=Outcome.VIOLATION, kind=KIND, sentences=(sentence,), reason="", difference=difference
     )
+
+
+def _judged_alike(trial: Trial, again: Trial) -> Trial:
+    """A trial whose repetition went the same; an error of the harness if only that one was found guilty, or failed.
+
+    The system did the same both times, so that what differs is the checkers' doing. One that had no time to end is no
+    difference: how much it gets done depends on the machine.
+    """
+    if again.outcome not in NOT_COMPARED:
+        return bare(trial)
+    found = again.kind or again.harness_error or again.outcome.value
+    problem = (
+        f"seed {trial.options.seed}: the same history was judged otherwise in a process with another hash seed "
+        f"(PYTHONHASHSEED={OTHER_HASH_SEED}, not {HASH_SEED}): {trial.outcome.value}, and there {found}."
+    )
+    return broken(trial.options, problem, cpu_s=trial.cpu_s, repeatable=False)
 
 
 def _difference(trial: Trial, again: Trial) -> str | None:

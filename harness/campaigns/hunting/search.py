@@ -9,7 +9,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import RunOptions
-from splitbrain.harness.campaigns.hunting.repeating import compared
+from splitbrain.harness.campaigns.hunting.repeating import NOT_COMPARED, bare, compared
 from splitbrain.harness.campaigns.hunting.tally import Tally
 from splitbrain.harness.campaigns.hunting.trial import Trial, broken, is_repeated
 from splitbrain.harness.campaigns.interrupts import Interrupts
@@ -118,11 +118,16 @@ class _Repeated:
             self._under_way[id(options)] = options
 
     def first(self, options: RunOptions, trial: Trial) -> None:
-        """What came of the test itself."""
-        if id(options) in self._under_way:
-            self._first[id(options)] = (options, trial)
-        else:
+        """What came of the test itself; a finding waits for nothing, since it is not compared."""
+        key = id(options)
+        if key not in self._under_way:
             self._ready.append((options, trial))
+        elif trial.outcome in NOT_COMPARED:
+            del self._under_way[key]
+            self._due = [each for each in self._due if each is not options]
+            self._ready.append((options, bare(trial)))
+        else:
+            self._first[key] = (options, trial)
 
     def done(self, timeout_s: float) -> Iterator[tuple[RunOptions, Trial]]:
         """Trials that wait for nothing more; waits up to `timeout_s` for a repetition."""
@@ -130,7 +135,8 @@ class _Repeated:
             while self._due and self._workers.free:
                 self._workers.give(self._due.pop(0))
             for report in self._workers.wait(timeout_s) if self._workers.tasks else ():
-                self._again[id(report.task)] = _trial(report)
+                if id(report.task) in self._under_way:
+                    self._again[id(report.task)] = _trial(report)
         for key in [key for key in self._first if key in self._again]:
             options, trial = self._first.pop(key)
             del self._under_way[key]
