@@ -30,7 +30,9 @@ def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
 
     They are, if every invocation of a client has a list of two, the first of which is neither null nor a list nor an
     object, and every `ok` has such a list or nothing. A plain read is invoked without a value, so one read is enough
-    to tell. Where clients only ever `cas`, the second must be a list too.
+    to tell. Where clients only ever `cas`, the second must be a list too. Where an invocation has a key and null, as a
+    read of a key has, there are tuples whatever was answered: an answer that is none is damage, and `split_tuples`
+    refuses it.
 
     Args:
         asked: JSON values of the clients' invocations.
@@ -39,21 +41,29 @@ def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
     """
     if not len(asked) or asked.null_count:
         return False
-    distinct: Column = compute.unique(pa.concat_arrays([asked, answered])).drop_null()
-    lists: Column = compute.starts_with(distinct, "[")
-    if not compute.all(lists).as_py():
+    invoked = _pairs(asked)
+    if invoked is None:
         return False
+    only_cas = compute.unique(f).to_pylist() == ["cas"]
+    if not only_cas and any(rest is None for _, rest in invoked):
+        return True
+    completed = _pairs(answered)
+    if completed is None:
+        return False
+    return not only_cas or all(isinstance(rest, list) for _, rest in (*invoked, *completed))
+
+
+def _pairs(values: Column) -> list[tuple[Any, Any]] | None:
+    """The distinct values that are there, if each may be a tuple; else None."""
+    texts: Column = compute.unique(values).drop_null()
+    lists: Column = compute.starts_with(texts, "[")
+    if compute.all(lists).as_py() is False:
+        return None
     try:
-        pairs = _PAIRS.decode(_joined(distinct.to_pylist()))
+        pairs = _PAIRS.decode("[" + ",".join(texts.to_pylist()) + "]")
     except msgspec.ValidationError:
-        return False
-    if any(name is None or isinstance(name, list | dict) for name, _ in pairs):
-        return False
-    return compute.unique(f).to_pylist() != ["cas"] or all(isinstance(rest, list) for _, rest in pairs)
-
-
-def _joined(texts: list[str]) -> str:
-    return "[" + ",".join(texts) + "]"
+        return None
+    return None if any(name is None or isinstance(name, list | dict) for name, _ in pairs) else pairs
 
 
 def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -> tuple[Column, Column]:

@@ -317,6 +317,14 @@ def test_tuples_that_are_none_are_refused(tmp_path: Path, text: str, words: str)
         read(tmp_path, text, independent="yes")
 
 
+def test_an_answer_without_its_key_is_refused_where_every_invocation_has_one(tmp_path: Path) -> None:
+    """Read as one register of pairs, the answer would be called stale."""
+    text = KEYED.replace(":value [8 3]", ":value 3")
+    with pytest.raises(HistoryFormatError, match=r":4: expected \[key value\], as of independent keys, found 3"):
+        read(tmp_path, text)
+    assert {op.key for op in read(tmp_path, text, independent="no")} == {None}
+
+
 def test_formats_that_name_their_keys_refuse_to_look_for_others(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("c 0 0 1 1 0\n")
     with pytest.raises(UsageError, match="compact has keys apart from values"):
