@@ -14,9 +14,13 @@ from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.telemetry import STRATEGY_CHECKERS
 
 OF_THE_RUN: Final = frozenset(
-    {"stats", "answers", "coverage", "crashes", "recovery", "durability", "candidacy", "links", *STRATEGY_CHECKERS}
+    {
+        *("stats", "answers", "coverage", "crashes", "recovery"),
+        *("durability", "candidacy", "links", "votes"),
+        *STRATEGY_CHECKERS,
+    }
 )
-"""Checkers of figures and nodes: they judge no op of a client."""
+"""Checkers of figures and nodes: they judge no op of a client. Those whose partition is telemetry are not listed."""
 
 OF_SILENCE: Final = "quorum-progress"
 """Judges which nodes acknowledged ops, but no value: enough for ops that return nothing, such as writes."""

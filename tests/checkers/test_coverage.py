@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from splitbrain.checkers.coverage import Coverage
+from splitbrain.checkers.coverage.judged import OF_THE_RUN
+from splitbrain.checkers.registry import CHECKERS, checker
 from splitbrain.checkers.verdict import Outcome, Verdict, outcome
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
@@ -161,6 +163,13 @@ def test_what_no_checker_judges_is_no_pass(judges: list[str] | None, answer: int
         each.sentence for each in found if reason is not None and reason in each.sentence
     ]
     assert bool(found) is (reason is not None)
+
+
+def test_what_a_checker_reads_in_telemetry_is_no_judgement_of_ops() -> None:
+    """A checker that moves from telemetry to whole runs would else let a workload pass that nothing judges."""
+    of_telemetry = {name for name in CHECKERS if getattr(checker(name), "needs_telemetry", False)}
+    assert of_telemetry == {"durability", "candidacy", "links", "votes"}
+    assert of_telemetry <= OF_THE_RUN
 
 
 @pytest.mark.parametrize("answer", [None, "info", "fail", "ok"])
