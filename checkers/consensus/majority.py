@@ -93,7 +93,7 @@ class _Commit(NamedTuple):
 
     @property
     def voters(self) -> list[str]:
-        """Of whom it is said that they had acknowledged it, or had not."""
+        """The nodes that are said to have acknowledged it, or not to have."""
         return voters_of(self.acknowledged, self.electorates)
 
 
