@@ -45,8 +45,8 @@ class _Life:
 class Untold:
     """What of votes the nodes of a run may not have reported.
 
-    A vote is durable before it is sent: what the next start recovers tells of the term that it recovers, and that none
-    was given in a later one.
+    A node syncs its vote before it sends it. So the next start recovers the latest term in which the node voted, and
+    the vote of that term: the node gave none in a later term.
     """
 
     def __init__(self) -> None:

@@ -30,9 +30,8 @@ def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
 
     They are, if every invocation of a client has a list of two, the first of which is neither null nor a list nor an
     object, and every `ok` has such a list or nothing. A plain read is invoked without a value, so one read is enough
-    to tell. Where clients only ever `cas`, the second must be a list too. Where an invocation has a key and null, as a
-    read of a key has, there are tuples whatever was answered: an answer that is none is damage, and `split_tuples`
-    refuses it.
+    to tell. Where clients only ever `cas`, the second must be a list too. If an invocation is a key and null, as a
+    read of a key is, values are tuples, whatever the answers are: `split_tuples` refuses an answer that is none.
 
     Args:
         asked: JSON values of the clients' invocations.

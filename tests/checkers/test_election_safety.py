@@ -233,7 +233,7 @@ def test_a_vote_that_was_durable_and_is_reported_only_at_the_next_start_counts()
 
 
 def test_a_vote_that_a_voter_did_not_live_to_report_may_have_been_given() -> None:
-    """It was killed behind its last row, and what it recovers later, if anything, tells nothing of that term."""
+    """It was killed behind its last row, and its next start, if there is one, says nothing of that term."""
     rows = [voted(1, "n1", "n1"), row(0, "n2", "start", term=1), heard("n3"), won(2, "n1", "n1", "n2", "n3")]
 
     def came_back(term: int, **fields: Any) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def test_a_request_enables_what_its_flag_depends_on_by_another_one(how: Any) -> 
     script.call(0, "enable-flag", 5, how=how)
     needs = [[5, 4], [4, 3]]
     for process in range(3):
-        told = {"enabled": [3, 4, 5] if how == "ok" else [3], "changing": [], "needs": needs}
-        script.call(process, "list-flags", True, told)
+        answer = {"enabled": [3, 4, 5] if how == "ok" else [3], "changing": [], "needs": needs}
+        script.call(process, "list-flags", True, answer)
     assert judge(script).valid == "true"
 
 

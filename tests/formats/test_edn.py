@@ -288,6 +288,7 @@ def test_tuples_stay_where_one_says_so(tmp_path: Path) -> None:
     "text",
     [
         "{:process 0, :type :invoke, :f :cas, :value [1 2]}",
+        "{:process 0, :type :invoke, :f :cas, :value [1 nil]}",
         "{:process 0, :type :invoke, :f :cas, :value [1 2]}\n{:process 1, :type :invoke, :f :read, :value nil}",
         "{:process 0, :type :invoke, :f :txn, :value [[:r :x nil] [:w :y 2]]}",
         "{:process 0, :type :invoke, :f :add, :value [1 2]}\n{:process 0, :type :ok, :f :add, :value 3}",

@@ -151,6 +151,20 @@ async def taken(client: Client) -> Message:
     return message
 
 
+def test_the_end_of_a_connection_takes_nothing_from_others_of_its_node() -> None:
+    async def check(world: World) -> None:
+        queues = await declared(world)
+        await publish(queues, b"a", b"b")
+        ending, staying = await world.client("n2"), await world.client("n2")
+        assert ((await taken(ending)).body, (await taken(staying)).body) == (b"a", b"b")
+        await ending.close()
+        await eventually(lambda: is_ready(queues, 1))
+        assert await drained(queues, "orders") == [b"a"]
+        assert (await queues.status("orders")).checked_out == 1
+
+    in_cluster(check)
+
+
 def test_what_a_connection_had_goes_back_when_it_ends() -> None:
     async def check(world: World) -> None:
         queues = await declared(world)

@@ -19,6 +19,7 @@ from splitbrain.cluster.queues.commands import (
     Enqueue,
     Expire,
     Modify,
+    NodeUp,
     Prefetch,
     ProcessDown,
     Purge,
@@ -240,6 +241,23 @@ def test_qq_4_a_quiescing_consumer_that_gives_its_last_message_back_is_succeeded
     log.apply(Return(first, (0,)))
     assert log.delivered() == [("b", 0, 1)]
     assert ConsumerActivity(consumer("b"), True, "single_active") in log.effects
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_qq_4_only_consumers_on_a_node_that_is_down_are_suspected(single: bool) -> None:
+    """And only they are up again once it is."""
+    log = Log(QueueConfig(single_active_consumer=single))
+    log.attach("a", 1)
+    log.attach("b", 1, node="n3")
+    log.apply(ProcessDown(consumer("b", "n3").process, True))
+    every = [*log.queue.state.consumers.values(), *log.queue.state.waiting]
+    assert {each.id.tag: each.status for each in every} == {"a": "up", "b": "suspected_down"}
+    log.enqueue()
+    assert log.delivered() == [("a", 0, log.index)]
+    log.apply(NodeUp("n2"))
+    assert [each.status for each in every if each.id.tag == "b"] == ["suspected_down"]
+    log.apply(NodeUp("n3"))
+    assert {each.status for each in every} == {"up"}
 
 
 def test_qq_4_no_consumer_is_lost_when_the_node_of_an_active_and_a_cancelled_one_is_suspected() -> None:
