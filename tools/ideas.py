@@ -89,6 +89,7 @@ def _without_turns() -> None:
         _pace_s: float,
         _recovery_s: float,
         _ops_most: float,
+        _ops_affordable: float,
     ) -> loads.Figures:
         kinds = len({entry(name).kind.name for name in nemeses if name != "none"})
         concurrency, rate_hz = rng.choice(theme.concurrency), rng.choice(theme.rates_hz)

@@ -69,7 +69,7 @@ OPS_MIN: Final = 400.0
 
 OPS_FACTOR: Final = {
     **dict.fromkeys(("declare", "create-once", "topology", "queue", "poison", "single-active"), 3.0),
-    **dict.fromkeys(("dead-letter", "flags", "stream"), 3.0),
+    **dict.fromkeys(("dead-letter", "flags", "stream", "short-stream"), 3.0),
     "register": 1.5,
 }
 """By workload, how many times as many it needs: of some functions few ops are ok, or there are many functions; each
@@ -97,8 +97,8 @@ RATES_MAX_HZ: Final = {
 }
 """By workload: each op is several, and costs as much; clients wait for each other, and for those that are cut off."""
 
-BURST_INTERVALS: Final = 0.25
-"""The longest distance of two bursts, in intervals: half of what the shortest fault lasts, so that it meets one."""
+BURST_INTERVALS: Final = 0.5
+"""The longest distance of two bursts, in intervals: what the shortest fault lasts, so that it meets one."""
 
 MOMENTARY: Final = frozenset({"restart", "membership", "upgrade"})
 """Kinds of fault that may last for milliseconds only: bursts would pass by them."""
@@ -109,6 +109,9 @@ SILENCED_INTERVALS: Final = 20.0
 SILENCED_HZ: Final = 100.0
 """The lowest rate with one of these: of the ops that are seldom some must be answered in the other half."""
 
+SILENCED_COST: Final = 2.0
+"""How many times as much as others a test with one of these may cost."""
+
 SILENCED_OP_TIMEOUT_S: Final = 2.0
 """The longest op timeout with one of these, if ops are not slower: clients that wait longer for a silent system still
 do so when it answers again.
@@ -117,11 +120,15 @@ do so when it answers again.
 SHORTER: Final = 0.5
 """The share of tests that are shortened if too many ops are possible; the others have a lower rate."""
 
-JUDGED_NODE_HZ: Final = 8.0
+SHORTENED_S: Final = 20.0
+"""The shortest of these: in most tests of 12 s one outage is a large part of the test."""
+
+JUDGED_OPS: Final = 4.0
+JUDGED_NODE_HZ: Final = (2.0, 7.0)
 """The lowest rate at a node where the checker quorum-progress judges whether nodes answer after a fault's begin or end:
 it looks at what is left of a window after the time to recover and an op timeout, often less than a second, in which
-each node must be asked. Clients that wait for each other ask too seldom: their intervals are so short that it looks at
-the end of the run only.
+each node must be asked so many times. Clients that wait for each other ask too seldom: their intervals are so short
+that it looks at the end of the run only.
 """
 
 PASSES_S: Final = 0.2
@@ -157,6 +164,7 @@ def drawn(
     pace_s: float = 0.0,
     recovery_s: float = math.inf,
     ops_most: float = math.inf,
+    ops_affordable: float = math.inf,
 ) -> Figures:
     """Figures of the theme, as far as the faults allow.
 
@@ -169,7 +177,8 @@ def drawn(
         time_limit_s: length of the faults phase that was asked for; None: drawn.
         pace_s: how long an op takes while nothing is wrong (`pace_s_of`).
         recovery_s: how long the system may answer nothing after a fault's begin or end; infinite if that is not judged.
-        ops_most: how many ops may be possible in the test.
+        ops_most: how many ops may be possible in the test, if its faults need so many.
+        ops_affordable: how many may be if they do not, nor its workload.
     """
     concurrency, rate_hz, limit_s, op_timeout_s = (
         rng.choice(theme.concurrency),
@@ -178,24 +187,20 @@ def drawn(
         rng.choice(theme.op_timeouts_s),
     )
     turns = _turns(nemeses, theme, pace_s, ops_most)
+    ops_min = OPS_MIN * OPS_FACTOR.get(workload, 1.0)
+    shortest_s = max(TIME_LIMITS_S[0], turns.shortest_s)
+    ops_most = min(ops_most, max(ops_affordable, ops_min, _enough([ops_min / shortest_s, turns.least_hz]) * shortest_s))
     limit_s = min([each for each in TIME_LIMITS_S if each >= max(limit_s, turns.shortest_s)], default=TIME_LIMITS_S[-1])
     if time_limit_s is not None:
         limit_s = time_limit_s
-    slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
-    op_timeout_s = max(
-        min(op_timeout_s, SILENCED_OP_TIMEOUT_S) if turns.silenced else op_timeout_s,
-        min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1]),
-    )
-    op_timeout_s = max(
-        [each for each in OP_TIMEOUTS_S if each <= min(op_timeout_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0]
-    )
-    needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / max(TIME_LIMITS_S[0], limit_s)
+    op_timeout_s = _op_timeout_s(op_timeout_s, workload, pace_s, limit_s, silenced=turns.silenced)
+    needed_hz = ops_min / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
     clients = _clients(workload, concurrency, needed_hz * prompt_s, nodes)
     clients_hz = client_count(clients, nodes) / pace_s if pace_s else math.inf
     if ops_most < math.inf and time_limit_s is None and rng.random() < SHORTER:
-        limit_s = _shorter(ops_most, min(rate_hz, clients_hz), limit_s, turns.shortest_s)
-        needed_hz = OPS_MIN * OPS_FACTOR.get(workload, 1.0) / limit_s
+        limit_s = _shorter(ops_most, min(rate_hz, clients_hz), limit_s, max(turns.shortest_s, SHORTENED_S))
+        needed_hz = ops_min / limit_s
     least_hz = _enough([needed_hz, turns.least_hz])
     rate_hz, limit_s = _at_most(
         ops_most,
@@ -204,13 +209,13 @@ def drawn(
         clients_hz,
         given=time_limit_s is not None,
     )
+    needed_hz = ops_min / max(TIME_LIMITS_S[0], limit_s)
+    longest_s = (limit_s - turns.takes_s) / turns.number
     unjudged_s = (recovery_s + op_timeout_s) / LONGEST
-    judged_hz = JUDGED_NODE_HZ * nodes
-    never_judged = workload in TOGETHER or _enough([judged_hz]) * limit_s > max(ops_most, rate_hz * limit_s)
-    longest_s = min((limit_s - turns.takes_s) / turns.number, unjudged_s if never_judged else math.inf)
-    interval_s = _interval_s(rng, theme, turns.least_s, longest_s)
-    if interval_s <= unjudged_s:
-        judged_hz = 0.0
+    possible_hz = nodes * judged_node_hz(min(max(theme.intervals_s), longest_s), unjudged_s)
+    never_judged = workload in TOGETHER or _enough([possible_hz]) * limit_s > max(ops_most, rate_hz * limit_s)
+    interval_s = _interval_s(rng, theme, turns.least_s, min(longest_s, unjudged_s if never_judged else math.inf))
+    judged_hz = nodes * judged_node_hz(interval_s, unjudged_s)
     return Figures(
         concurrency=_clients(workload, concurrency, max(needed_hz * prompt_s, judged_hz * pace_s), nodes),
         rate_hz=_enough([rate_hz, judged_hz]),
@@ -218,6 +223,28 @@ def drawn(
         interval_s=interval_s,
         op_timeout_s=op_timeout_s,
     )
+
+
+def _op_timeout_s(drawn_s: float, workload: str, pace_s: float, limit_s: float, *, silenced: bool) -> float:
+    """The op timeout that was drawn, or the next one that a slow world or a silent system allows."""
+    slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
+    able_s = max(
+        min(drawn_s, SILENCED_OP_TIMEOUT_S) if silenced else drawn_s,
+        min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1]),
+    )
+    return max([each for each in OP_TIMEOUTS_S if each <= min(able_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0])
+
+
+def judged_node_hz(interval_s: float, unjudged_s: float) -> float:
+    """The lowest rate at a node where some windows are judged (`JUDGED_NODE_HZ`); 0 if none is.
+
+    Args:
+        interval_s: mean time between nemesis ops.
+        unjudged_s: the longest interval at which no window is judged.
+    """
+    left_s = LONGEST * (interval_s - unjudged_s)
+    lowest, highest = JUDGED_NODE_HZ
+    return min(max(JUDGED_OPS / left_s, lowest), highest) if left_s > 0.0 else 0.0
 
 
 class _Turns(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,6 +306,16 @@ def beside_core(nemeses: Sequence[str], theme: Theme, pace_s: float, ops_most: f
 def _is_affordable(nemeses: Sequence[str], theme: Theme, pace_s: float, ops_most: float) -> bool:
     turns = _turns(nemeses, theme, pace_s, ops_most)
     return turns.least_hz * turns.shortest_s <= ops_most
+
+
+def audible(nemeses: Sequence[str], ops_affordable: float) -> list[str]:
+    """The nemeses without those that leave no quorum for long, if the ops by which they are judged are too dear.
+
+    All of them if none is left.
+    """
+    if SILENCED_COST * ops_affordable >= SILENCED_HZ * SILENCED_INTERVALS * INTERVALS_S[1]:
+        return list(nemeses)
+    return [name for name in nemeses if name not in SILENCING] or list(nemeses)
 
 
 def _at_most(

@@ -20,7 +20,17 @@ import msgspec
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.loads import affordable, beside_core, burst, drawn, kinds_at_most, pace_s_of, patient
+from splitbrain.harness.campaigns.costs import OPS_MOST, affordable_nodes, affordable_ops
+from splitbrain.harness.campaigns.loads import (
+    affordable,
+    audible,
+    beside_core,
+    burst,
+    drawn,
+    kinds_at_most,
+    pace_s_of,
+    patient,
+)
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
@@ -38,11 +48,6 @@ NODES: Final = (3, 4, 5, 6, 7)
 
 THEMED: Final = 0.6
 """The share of seeds that draw from a theme, where a single workload was asked for."""
-
-OPS_MOST: Final = 3_000.0
-"""The largest number of ops that are possible in a test of a hunt for more than one workload: a run that costs as much
-as ten others finds less than they do. Who asks for one workload wants that one, and has long runs too.
-"""
 
 MORE_OPERATIONS: Final = frozenset({"transactions", "predicates", "trees", "topology", "projections"})
 GROWING: Final = frozenset({"counter"})
@@ -301,16 +306,22 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         workload = place.workload
     nemeses = _bearable(_favoured(theme.nemeses, asked.nemeses), workload)
     counts = _spare(workload, _favoured_counts(theme, _node_counts(nemeses, asked.nodes)))
+    if not _asks_for_one(asked):
+        counts = affordable_nodes(workload, counts)
     nodes = rng.choice(counts)
     world = _world(seed, theme, workload) if asked.world == WORLD else asked.world
     pace_s = pace_s_of(worlds.world(worlds.pinned(world, seed), rng))
-    ops_most = math.inf if _asks_for_one(asked) else OPS_MOST
-    some = beside_core(nemeses, theme, pace_s, ops_most)
+    settings = _settings(seed, theme, asked)
+    ops_most, cheap = math.inf, math.inf
+    if not _asks_for_one(asked):
+        ops_most, cheap = OPS_MOST, affordable_ops(workload, nodes, settings)
+    some = audible(beside_core(nemeses, theme, pace_s, ops_most), cheap)
     nemesis = _faults(rng, some, nodes, theme, min(theme.kinds_max, kinds_at_most(pace_s)))
     nemesis = affordable(nemesis, theme, pace_s, ops_most)
     overlap = overlap_of(seed, theme)
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
-    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, _recovery_s(asked.system), ops_most)
+    recovery_s = _recovery_s(asked.system)
+    load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, recovery_s, ops_most, cheap)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     is_patient = rng.random() < _patient_share(workload, asked)
     if is_patient and lasting and theme is OPEN:
@@ -318,7 +329,6 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
-    settings = _settings(seed, theme, asked)
     clients = asked.concurrency
     if clients is None:
         clients = _clients_of(seed, asked.system, settings, nodes) or load.concurrency

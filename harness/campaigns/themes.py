@@ -437,9 +437,61 @@ QUEUES_AND_STREAMS: Final = Theme(
 )
 """Messages that come back, expire or are dropped: workloads that need members that stay, some calm, and quick syncs."""
 
+STARTING_SLOWLY: Final = Theme(
+    name="starting-slowly",
+    workloads=("tree", "register", "read-modes"),
+    nemeses=("kill-all", "kill-leader", "restart-at-once", "power-all", "partition-leader"),
+    kinds_max=2,
+    core=("kill-all",),
+    nodes=(3,),
+    settings={"apply-slice": (1,), "max-batch": (16, 128)},
+    worlds=("slow-cpu",),
+    concurrency=("1n", "3n"),
+    rates_hz=(100.0, 200.0),
+    time_limits_s=(12.0, 20.0),
+    intervals_s=(1.0, 2.0),
+    op_timeouts_s=(5.0,),
+)
+"""Nodes that lead, and are asked, before they have applied what was committed in their former lives."""
+
+QUIET_CHANGES: Final = Theme(
+    name="quiet-changes",
+    weight=2,
+    workloads=("register", "set", "records", "read-modes", "counter"),
+    nemeses=("membership-leave", "membership-replace", "membership-learner", "kill-one", "pause-one"),
+    kinds_max=2,
+    core=("membership-leave", "membership-leave", "membership-replace", "membership-learner"),
+    nodes=(3, 4),
+    settings={"snapshot-interval": (1, 1, 16), "learners-first": (0, 1, 1, 1), "chunk-bytes": (100, 2_000, 100_000)},
+    worlds=("lan", "lan", WORLD),
+    concurrency=("1n", "2n"),
+    rates_hz=(20.0,),
+    time_limits_s=(60.0,),
+    intervals_s=(8.0,),
+    op_timeouts_s=(2.0,),
+    overlaps=OVERLAPS[:2],
+)
+"""Members that come and go while clients ask seldom: nothing that is sent for another reason helps them on."""
+
+CUT_METADATA: Final = Theme(
+    name="cut-metadata",
+    workloads=("topology",),
+    nemeses=("partition-one-way", "partition-ring", "partition-one", "partition-halves", "kill-one"),
+    kinds_max=2,
+    core=("partition-one-way", "partition-ring"),
+    nodes=(3, 5),
+    concurrency=("2n", "3n"),
+    rates_hz=(100.0,),
+    time_limits_s=(20.0, 30.0),
+    intervals_s=(2.0, 4.0),
+    op_timeouts_s=(2.0, 5.0),
+)
+"""Nodes that take another one for down that the rest sees, while it serves what lives as long as it does."""
+
 THEMES: Final = (
     *(ELECTIONS, DURABILITY, FAILING_DISKS, MEMBERSHIP, SLOW_NETWORKS, LONG_TAILS, READS, CATCHING_UP),
     *(CROWDS, CLIENT_LINKS),
     *(CHANGING_MEMBERS, HANDING_OVER, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
     *(TWO_VIEWS_OF_MEMBERS, QUEUES_AND_STREAMS),
+    *(STARTING_SLOWLY, QUIET_CHANGES, CUT_METADATA),
 )

@@ -16,7 +16,7 @@ ANY = Part("open", 1, EVERY)
 FEW = EVERY[:4]
 
 
-ROUND = 40
+ROUND = 46
 """Seeds of a round with all themes and workloads: docs/simulation.md says so."""
 
 

@@ -15,6 +15,7 @@ from splitbrain.checkers.coverage.options import Load
 from splitbrain.harness.backends.catalogue import build
 from splitbrain.harness.campaigns import swarm
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose
+from splitbrain.harness.campaigns.costs import OPS_MOST, affordable_nodes, affordable_ops
 from splitbrain.harness.campaigns.loads import (
     CLIENTS_MAX,
     JUDGED_NODE_HZ,
@@ -31,6 +32,7 @@ from splitbrain.harness.campaigns.loads import (
     SILENCED_HZ,
     SILENCED_OP_TIMEOUT_S,
     TURN_INTERVALS,
+    judged_node_hz,
     kinds_at_most,
     least_interval_s,
     pace_s_of,
@@ -43,7 +45,6 @@ from splitbrain.harness.campaigns.swarm import (
     MORE_OPERATIONS,
     MORE_SHARE,
     NODES,
-    OPS_MOST,
     SELDOM,
     SYNCING,
     Asked,
@@ -215,7 +216,9 @@ def test_2500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
     assert {each.burst for each in drawn} == set(BURSTS)
-    assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S, OPS_MOST / RATES_HZ[-1]}
+    limits_s = {each.time_limit for each in drawn}
+    assert limits_s > {*TIME_LIMITS_S, PATIENT_LIMIT_S}
+    assert TIME_LIMITS_S[0] <= min(limits_s) < max(limits_s) <= TIME_LIMITS_S[-1]
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.overlap for each in drawn} == {*OVERLAPS, SELDOM_OVERLAP}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
@@ -367,7 +370,7 @@ def test_a_test_in_which_members_are_missing_has_an_even_number_of_nodes(
 @pytest.mark.slow
 def test_drawn_faults_that_wait_for_a_quorum_seldom_meet_those_that_take_it() -> None:
     seen = Counter[str]()
-    for seed in range(900):
+    for seed in range(1600):
         drawn = draw(seed, EVERYTHING)
         chosen = names("--nemesis", drawn.nemesis)
         assert drawn.overlap is not None
@@ -397,6 +400,37 @@ def test_no_test_has_more_possible_ops_than_are_worth_it() -> None:
         assert possible_hz * drawn.time_limit <= 1.1 * OPS_MOST, drawn
 
 
+def test_a_test_whose_ops_are_dear_has_fewer_of_them_if_its_faults_allow_that() -> None:
+    asked = asked_for(**_request())
+    bounded = 0
+    for seed in range(1, 400):
+        drawn = draw(seed, asked)
+        chosen = names("--nemesis", drawn.nemesis)
+        if drawn.time_limit == PATIENT_LIMIT_S or SILENCING & set(chosen) or set(LEAST_RATES_HZ) & set(kinds(chosen)):
+            continue
+        bounded += 1
+        # A member that is missing may take an even number of nodes, one more than drawn.
+        most = affordable_ops(drawn.workload, int(drawn.nodes) - 1, drawn.settings)
+        least = 2 * OPS_MIN * OPS_FACTOR.get(drawn.workload, 1.0)
+        # The lowest rate at which each node is asked often enough, for as long as all faults need.
+        judged = 2 * JUDGED_NODE_HZ[1] * int(drawn.nodes) * drawn.time_limit
+        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        possible_hz = min(drawn.rate, client_count(drawn.concurrency, int(drawn.nodes)) / pace_s)
+        assert possible_hz * drawn.time_limit <= 1.1 * max(most, least, judged), drawn
+    assert bounded > 200
+
+
+def test_an_op_of_a_queue_and_one_without_batches_are_dearer() -> None:
+    assert affordable_ops("register", 3, "") == OPS_MOST
+    assert affordable_ops("register", 7, "") == pytest.approx(10_000 / 7)
+    assert affordable_ops("queue", 7, "lease-reads=1") == pytest.approx(10_000 / 21)
+    assert affordable_ops("queue", 7, "lease-reads=1,max-batch=1") == pytest.approx(10_000 / 31.5)
+    assert affordable_ops("queue", 7, "max-batch=16") == pytest.approx(10_000 / 21)
+    assert affordable_nodes("queue", (3, 5, 7)) == [3, 5]
+    assert affordable_nodes("queue", (7,)) == (7,), "what was asked for stays"
+    assert affordable_nodes("register", (3, 5, 7)) == [3, 5, 7]
+
+
 @given(SEEDS)
 def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int) -> None:
     drawn = draw(seed, EVERYTHING)
@@ -413,7 +447,7 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
         assert drawn.op_timeout <= SILENCED_OP_TIMEOUT_S or PACES * pace_s > SILENCED_OP_TIMEOUT_S
     assert drawn.op_timeout in OP_TIMEOUTS_S
-    shortest_s = min([drawn.interval / 4, *(PASSES_S for kind in chosen if KINDS[kind].over)])
+    shortest_s = min([drawn.interval / 2, *(PASSES_S for kind in chosen if KINDS[kind].over)])
     assert drawn.burst == 1 or drawn.burst / drawn.rate <= shortest_s, "each fault meets a burst"
     load = Load(
         rate=drawn.rate,
@@ -481,7 +515,9 @@ def test_where_answers_after_a_fault_are_judged_each_node_is_asked_often(seed: i
     assert drawn.interval is not None
     judged = LONGEST * drawn.interval > elections.bound_s + drawn.op_timeout
     if judged and drawn.time_limit != PATIENT_LIMIT_S:
-        assert drawn.rate >= JUDGED_NODE_HZ * int(drawn.nodes)
+        unjudged_s = (elections.bound_s + drawn.op_timeout) / LONGEST
+        assert drawn.rate >= judged_node_hz(drawn.interval, unjudged_s) * int(drawn.nodes)
+        assert drawn.rate >= JUDGED_NODE_HZ[0] * int(drawn.nodes)
         assert drawn.workload not in TOGETHER, "its clients wait for each other"
 
 
@@ -515,7 +551,7 @@ def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
 @pytest.mark.slow
 def test_a_third_of_the_seeds_without_a_theme_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
     every = [draw(seed, EVERYTHING) for seed in range(900) if theme_of(seed, EVERYTHING) is OPEN]
-    drawn = [each for each in every if each.time_limit == PATIENT_LIMIT_S]
+    drawn = [each for each in every if each.interval == PATIENT_INTERVAL_S]
     assert len(every) / 4 < len(drawn) < 5 * len(every) / 12
     assert {each.nemesis for each in drawn} == set(LASTING)
     assert {(each.interval, each.op_timeout) for each in drawn} == {(PATIENT_INTERVAL_S, PATIENT_OP_TIMEOUT_S)}

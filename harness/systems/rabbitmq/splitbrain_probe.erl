@@ -22,13 +22,35 @@
 %%                           was refused, an empty list once it is done. It goes on when the connection ends
 %% HOW is "local", what this node holds, or "consistent": with Khepri, from its leader, which asks a majority. Mnesia has
 %% nothing of that kind: its nodes answer from their own copy, a parameter in a transaction.
+%%
+%% Besides, it starts virtual hosts that the broker missed (`start_missed`).
 -module(splitbrain_probe).
--export([start/2]).
+-export([start/2, start_missed/0]).
 -define(USER, <<"splitbrain">>).
+-define(LOOKS_EACH_MS, 200).
 
 start(Host, Port) ->
     {ok, Address} = inet:parse_address(Host),
+    spawn(fun start_missed/0),
     spawn(fun() -> listen(Address, Port) end).
+
+%% Starts, once the broker runs, each virtual host that has never run on this node. The first node adds a virtual host and
+%% starts it on the nodes that run then. One that joins at that moment has read the list before, and is not among those:
+%% it refuses all clients for good. RabbitMQ looks for such hosts by itself since 3.13 (rabbitmq-server, pull request
+%% 11279). One that ran here before and runs no more has failed, and stays as it is: that is for a test to find.
+start_missed() ->
+    case catch rabbit:is_running() of
+        true -> [missed(VHost) || VHost <- rabbit_vhost:list_names(), never_ran(VHost)];
+        _ -> timer:sleep(?LOOKS_EACH_MS), start_missed()
+    end.
+
+never_ran(VHost) ->
+    not filelib:is_dir(rabbit_vhost:msg_store_dir_path(VHost)) andalso not rabbit_vhost_sup_sup:is_vhost_alive(VHost).
+
+missed(VHost) ->
+    Result = rabbit_vhost_sup_sup:start_vhost(VHost),
+    io:format("splitbrain: this node joined while the virtual host ~ts was made, and missed it: started now, ~0p~n",
+              [VHost, Result]).
 
 listen(Address, Port) ->
     Options = [binary, {packet, line}, {active, false}, {reuseaddr, true}, {ip, Address}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import shutil
@@ -444,3 +445,36 @@ def test_a_test_of_another_release_than_the_one_here_is_refused_before_anything_
 def test_a_test_of_the_release_here_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitbrain.harness.systems.rabbitmq.settings.BINARY", linked(tmp_path, "3.10.8"))
     require_release(composed(backend="local", settings="release=3.10"))
+
+
+FAKES = {
+    "rabbit": "is_running() -> ets:update_counter(looks, seen, 1) > 2.",
+    "rabbit_vhost": """
+        list_names() -> [<<"/">>, <<"failed">>, <<"missed">>].
+        msg_store_dir_path(Name) -> filename:join(<<"stores">>, base64:encode(Name)).""",
+    "rabbit_vhost_sup_sup": """
+        is_vhost_alive(Name) -> Name =:= <<"/">>.
+        start_vhost(Name) -> io:format("~ts~n", [Name]), {ok, self()}.""",
+}
+"""What of RabbitMQ's modules is asked for virtual hosts: it says at the third time that it runs."""
+
+
+def test_a_virtual_host_that_has_never_run_on_a_node_is_started_and_one_that_failed_is_not(tmp_path: Path) -> None:
+    """Two nodes that are made into a cluster at once: the second misses the host that the first is adding."""
+    if shutil.which("erl") is None:
+        missing("there is no Erlang on this machine (apt install erlang-base)")
+    test = composed()
+    sources = {"splitbrain_probe": test.system.command(test, place()).files["splitbrain_probe.erl"].decode()}
+    sources |= {name: f"-module({name}).\n-compile(export_all).\n{code}\n" for name, code in FAKES.items()}
+    for name, source in sources.items():
+        (tmp_path / f"{name}.erl").write_text(source)
+    for name in (b"/", b"failed"):
+        (tmp_path / "stores" / base64.b64encode(name).decode()).mkdir(parents=True)
+    compiled = ",".join(f"{{ok,{name}}}=c:c({name},[nowarn_export_all])" for name in sources)
+    program = f"{compiled},ets:new(looks,[named_table,public]),ets:insert(looks,{{seen,0}}),"
+    words = ("erl", "-noshell", "-eval", f"{program}splitbrain_probe:start_missed(),halt().")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "missed"
+    assert second.startswith("splitbrain: this node joined while the virtual host missed was made")
