@@ -163,7 +163,7 @@ M21: Final = Bug(
     "M21",
     "a majority does not become smaller when a member leaves",
     "ra #516",
-    ("quorum-progress", "recovery"),
+    ("crashes", "quorum-progress", "recovery"),
 )
 M22: Final = Bug(
     "M22",
@@ -247,7 +247,7 @@ M33: Final = Bug(
     "M33",
     "a command that timed out is answered as if it had not happened",
     "a declare that timed out may exist",
-    ("linearizable",),
+    ("linearizable", "poison"),
 )
 M34: Final = Bug(
     "M34",
@@ -682,7 +682,7 @@ M92: Final = Bug(
     "M92",
     "a transaction that only reads has the snapshot of what the client's node has applied, not of the read index",
     "TiDB and CockroachDB follower reads",
-    ("list-append", "rw-register", "monotonic", "linearizable", "quorum-progress"),
+    ("list-append", "rw-register", "monotonic", "linearizable", "topology", "quorum-progress"),
 )
 M93: Final = Bug(
     "M93",
