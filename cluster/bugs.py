@@ -525,7 +525,7 @@ M81: Final = Bug(
     "M81",
     "a node that lost its leader acknowledges writes, and forgets them",
     "split brain",
-    ("quorum-progress",),
+    ("linearizable", "session", "quorum-progress"),
 )
 M82: Final = Bug(
     "M82",
