@@ -258,6 +258,8 @@ MISSED: Final[dict[str, str]] = {
     " make the majority, and power must be lost before the next sync ends. That takes a disk slower than an election",
     "M30": "only a node that goes back to an earlier version is in that state, and the default draw has no `rollback`:"
     " a correct cluster need not bear it",
+    "M38": "a follower must take over a snapshot that is newer than a change of members which it has not seen, and the"
+    " members that it knew must matter later. A draw with dearer tests met that in 252 CPU s",
     "M46": "a leader must be lost while a follower has a part of its snapshot. Parts of 100 bytes make that moment long"
     " enough, but the default draw has them only in tests in which leaders stay",
     "M48": "a new leader must change members before its first entry is committed, while the former leader's change is"
