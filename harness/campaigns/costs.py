@@ -18,15 +18,18 @@ wants that one, and has long runs too.
 NODE_OPS_MOST: Final = 10_000.0
 """The same, times the number of nodes, where each op has the least cost: one to two CPU seconds on one core."""
 
+OWN_LOGS: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas", "stream", "short-stream"})
+"""Workloads whose queues or streams have logs of their own, each with a replica on each node."""
+
 DEAR: Final = {
-    **dict.fromkeys(("queue", "dead-letter", "poison", "single-active", "replicas", "stream", "short-stream"), 3.0),
+    **dict.fromkeys(OWN_LOGS, 3.0),
     **dict.fromkeys(("list-append", "rw-register", "tree", "topology", "projections", "multi-cas", "g2"), 2.0),
     "counter": 2.0,
 }
 """By workload, how many times as much an op costs, checkers included; measured on 50 drawn tests."""
 
 DEAR_NODES: Final = 5
-"""The most nodes with the dearest workloads, if fewer may be drawn: each of their queues has a replica on each node."""
+"""The most nodes with workloads of `OWN_LOGS`, if fewer may be drawn."""
 
 UNBATCHED: Final = "max-batch=1"
 UNBATCHED_COST: Final = 1.5
@@ -35,8 +38,7 @@ UNBATCHED_COST: Final = 1.5
 
 def affordable_nodes(workload: str, counts: Sequence[int]) -> Sequence[int]:
     """The numbers of nodes, of those that may be drawn, that a test of a workload may have."""
-    dearest = DEAR.get(workload, 1.0) == max(DEAR.values())
-    return [count for count in counts if count <= DEAR_NODES or not dearest] or counts
+    return [count for count in counts if count <= DEAR_NODES or workload not in OWN_LOGS] or counts
 
 
 def affordable_ops(workload: str, nodes: int, settings: str) -> float:

@@ -20,7 +20,7 @@ import msgspec
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
-from splitbrain.harness.campaigns.costs import OPS_MOST, affordable_nodes, affordable_ops
+from splitbrain.harness.campaigns.costs import OPS_MOST, OWN_LOGS, affordable_nodes, affordable_ops
 from splitbrain.harness.campaigns.loads import (
     affordable,
     audible,
@@ -82,7 +82,7 @@ PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
 SLOW_DISKS: Final = "slow-disks"
-SYNCING: Final = frozenset({"queue", "single-active", "dead-letter", "poison", "replicas", "stream", "short-stream"})
+SYNCING: Final = OWN_LOGS
 """Workloads that wait for many syncs of one disk: each queue elects a leader of its own, and a client of a stream that
 lost its writer writes to the log of the cluster before each next op. Where one sync takes as long as an election may,
 as on slow disks, queues have no leader for long, and ops of streams wait behind each other until all time out."""

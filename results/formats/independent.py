@@ -30,8 +30,9 @@ def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
 
     They are, if every invocation of a client has a list of two, the first of which is neither null nor a list nor an
     object, and every `ok` has such a list or nothing. A plain read is invoked without a value, so one read is enough
-    to tell. Where clients only ever `cas`, the second must be a list too. If an invocation is a key and null, as a
-    read of a key is, values are tuples, whatever the answers are: `split_tuples` refuses an answer that is none.
+    to tell. Where clients only ever `cas`, the second must be a list too. An
+    invocation that holds a key and null, as that of a read does, is enough too: `split_tuples` then refuses an answer
+    without a key.
 
     Args:
         asked: JSON values of the clients' invocations.

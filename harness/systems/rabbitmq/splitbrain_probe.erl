@@ -36,8 +36,9 @@ start(Host, Port) ->
 
 %% Starts, once the broker runs, each virtual host that has never run on this node. The first node adds a virtual host and
 %% starts it on the nodes that run then. One that joins at that moment has read the list before, and is not among those:
-%% it refuses all clients for good. RabbitMQ looks for such hosts by itself since 3.13 (rabbitmq-server, pull request
-%% 11279). One that ran here before and runs no more has failed, and stays as it is: that is for a test to find.
+%% it refuses all clients for good. RabbitMQ looks for such hosts by itself since pull request 11363 of
+%% rabbitmq-server (4.0, and late releases of 3.13). One that ran here before and runs no more has failed, and stays as it
+%% is: that is for a test to find.
 start_missed() ->
     case catch rabbit:is_running() of
         true -> [missed(VHost) || VHost <- rabbit_vhost:list_names(), never_ran(VHost)];
