@@ -23,7 +23,7 @@ def of_controller(events: RunEvents, wanted: Options) -> Iterator[Reason]:
     for op, asked in events.notes("interrupted", Interrupted):
         at = f"{seconds(op.time):.3f} s"
         if not asked.why:
-            yield Reason(Code.INTERRUPTED, f"the run was interrupted at {at}.", "Do not interrupt it.")
+            yield Reason(Code.INTERRUPTED, f"the run was interrupted at {at}.", "Run it again, to its end.")
         elif asked.requests == 1:
             yield Reason(Code.CLIENT_FAILED, f"the run was ended at {at}: {asked.why}.", ADVICE_FOR_BLOCKED)
     stall_s, duration_s = stalled_s(events), seconds(events.end_ns)

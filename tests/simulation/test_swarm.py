@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.checkers.coverage.options import Load
+from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE, Load
 from splitbrain.harness.backends.catalogue import build
 from splitbrain.harness.campaigns import swarm
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose
@@ -446,6 +446,18 @@ def test_a_test_is_not_shortened_to_one_in_which_an_outage_is_a_large_part() -> 
         for seed in range(40)
     }
     assert found == {20.0, 60.0}
+
+
+def test_a_test_that_is_shortened_has_clients_enough_for_its_ops() -> None:
+    asked = asked_for(**_request())
+    for seed in range(1, 200):
+        drawn = draw(seed, asked)
+        if drawn.time_limit == PATIENT_LIMIT_S or drawn.workload in CLIENTS_MAX:
+            continue
+        assert drawn.op_timeout is not None
+        needed_hz = OPS_MIN * OPS_FACTOR.get(drawn.workload, 1.0) / drawn.time_limit
+        answered_s = min(PROMPT_SHARE * drawn.op_timeout, PROMPT_S)
+        assert client_count(drawn.concurrency, int(drawn.nodes)) >= needed_hz * answered_s - 1e-6, drawn
 
 
 def test_an_op_of_a_queue_and_one_without_batches_are_dearer() -> None:
