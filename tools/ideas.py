@@ -6,6 +6,7 @@ put that former draw back; `only` does so for all ideas but one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -89,7 +90,7 @@ def _without_turns() -> None:
         _pace_s: float,
         _recovery_s: float,
         _ops_most: float,
-        _ops_affordable: float,
+        ops_affordable: float,
     ) -> loads.Figures:
         kinds = len({entry(name).kind.name for name in nemeses if name != "none"})
         concurrency, rate_hz = rng.choice(theme.concurrency), rng.choice(theme.rates_hz)
@@ -100,13 +101,25 @@ def _without_turns() -> None:
         intervals = [each for each in theme.intervals_s if each <= limit_s / (2 * max(kinds, 1))]
         return loads.Figures(
             concurrency=concurrency,
-            rate_hz=rate_hz,
+            rate_hz=min(rate_hz, ops_affordable / limit_s),
             time_limit_s=limit_s,
             interval_s=rng.choice(intervals or theme.intervals_s[:1]),
             op_timeout_s=rng.choice(theme.op_timeouts_s),
         )
 
     _replaceable.drawn = former
+
+
+def _without_costs() -> None:
+    def any_number(_workload: str, _nodes: int, _settings: str) -> float:
+        return math.inf
+
+    def any_nodes(_workload: str, counts: Sequence[int]) -> Sequence[int]:
+        return counts
+
+    _replaceable.OPS_MOST = math.inf
+    _replaceable.affordable_ops = any_number
+    _replaceable.affordable_nodes = any_nodes
 
 
 def _without_hash_seeds() -> None:
@@ -123,6 +136,7 @@ IDEAS: Final[Mapping[str, tuple[str, Callable[[], None]]]] = {
     "settings": ("batches, windows, slices and timeouts vary as well", _without_settings),
     "clients": ("up to thirty clients a node", _without_clients),
     "turns": ("each kind of fault has its turn, and clients enough ops", _without_turns),
+    "costs": ("what a test may cost is bounded", _without_costs),
     "overlaps": ("in some tests two faults are in force most of the time", _without_overlaps),
     "hash-seeds": ("some seeds run again with another hash seed", _without_hash_seeds),
 }
