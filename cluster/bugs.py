@@ -277,7 +277,7 @@ M38: Final = Bug(
     "M38",
     "a follower that takes over a snapshot keeps the members that it knew",
     "ra b4f4e936",
-    ("quorum-progress", "election-safety", "recovery"),
+    ("quorum-progress", "election-safety", "recovery", "member-changes"),
 )
 M39: Final = Bug(
     "M39",
@@ -349,13 +349,13 @@ M49: Final = Bug(
     "M49",
     "a restarted node forgets the changes of members in its log",
     "ra 110b8d63",
-    ("election-safety", "quorum-progress", "recovery"),
+    ("election-safety", "quorum-progress", "recovery", "member-changes"),
 )
 M50: Final = Bug(
     "M50",
     "a change of members stays in force on a node from whose log it was cut off",
     "ra 82e5ca2f",
-    ("quorum-progress", "election-safety", "recovery"),
+    ("quorum-progress", "election-safety", "recovery", "member-changes"),
 )
 M51: Final = Bug(
     "M51",

@@ -124,6 +124,7 @@ class Group:
                 projections=self.projections,
                 log=LogChain(self._raft.log, lambda: self._store.chain),
                 version=lambda index: self._raft.version_at(index),
+                configured=lambda index: self._raft.configured_by(index),
             ),
         )
         self._waits = Waits(self._raft.log, lambda: self._store.applied_index, lambda: self._raft.term, config.bugs)

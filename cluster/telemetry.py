@@ -33,6 +33,8 @@ that one and the one before; it is empty if neither has, or if the node does not
 In that of "members" `counted_index` is the entry that put the configuration into force, and `counted` what it was when
 this was appended: the node's `commit_index` then, `before_index` (the entry of the configuration before), and each
 voter with 1 if it was one before, 2 if it is one since, 3 for both. Neither is there if no entry was appended.
+In lines of events "first" and "log" `counted_index` is the entry of the configuration that the log up to `log_index`
+puts into force, 0 for that of the founders, and `counted` its members: 1 for a voter, 0 for a learner.
 In lines of event "released" it is up to which entry the state lets the log go (`let_go`), the first entry that it
 needs, counted anew (`needed`; not where there are too many messages), how much of the log is gone already (`base`), and
 how many messages those have whose nodes the state takes for down (`withheld`).
@@ -97,7 +99,7 @@ import msgspec
 from splitbrain.cluster.chain import LogChain, Point
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.effects import CommitAdvanced
-from splitbrain.cluster.raft.membership import Step
+from splitbrain.cluster.raft.membership import Configuration, Step
 from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, NodeId, SnapshotReply
 from splitbrain.cluster.runtime import Runtime, Timer
 from splitbrain.cluster.wire import Status
@@ -159,6 +161,7 @@ class Sources:
         projections: hashes of what they hold, and of what they should.
         log: the chain of the node's log.
         version: of the state machine, in force after the entry of the log at an index.
+        configured: the configuration that the log up to an index puts into force, and the index of its entry.
     """
 
     voters: Callable[[], tuple[str, ...]]
@@ -168,6 +171,7 @@ class Sources:
     projections: Callable[[], tuple[str, str]]
     log: LogChain
     version: Callable[[int], int]
+    configured: Callable[[int], tuple[int, Configuration]]
 
 
 @dataclass(frozen=True)
@@ -367,7 +371,10 @@ class Telemetry:
 
     def _log(self, event: str, index: int) -> None:
         if point := self._sources.log.at(index):
-            self._write(_About(event, last=self.durable, point=point))
+            configured_at, configuration = self._sources.configured(index)
+            voters, learners = dict.fromkeys(configuration.voters, 1), dict.fromkeys(configuration.learners, 0)
+            counted = {**voters, **learners}
+            self._write(_About(event, last=self.durable, point=point, counted_index=configured_at, counted=counted))
 
     def vote(self, candidate: str) -> None:
         """The node has voted."""

@@ -316,11 +316,12 @@ class MembershipChanges:
             if self._out[node].member in members:
                 self._settle(context, node)
         removed = [node for node in doubtful if node in self._out]
-        for node in removed:
-            self._out[node].doubtful = False
+        if removed and not await with_majority(context, self._out):
+            return False
         # All of them before one joins: a node that was removed, and runs, lists other members.
         for node in removed:
             await self._expel(context, node, {})
+            self._out[node].doubtful = False
             reached("member removed")
         return True
 

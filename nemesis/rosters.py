@@ -31,8 +31,11 @@ class Roster(msgspec.Struct, frozen=True):
     lists: Mapping[NodeId, Members]
 
     def agreed(self) -> Members | None:
-        """The list that a majority of those who are on it give; None if there is no such list."""
-        for found, _ in Counter(frozenset(listed.items()) for listed in self.lists.values()).most_common(1):
+        """The list that a majority of those who are on it give; None if there is no such list.
+
+        It need not be the one that most nodes give: as many as stay may have been removed, and not know it.
+        """
+        for found, _ in Counter(frozenset(listed.items()) for listed in self.lists.values()).most_common():
             members = dict(sorted(found))
             if len([node for node in members.values() if self.lists.get(node) == members]) >= majority(len(members)):
                 return members

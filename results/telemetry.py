@@ -21,8 +21,10 @@ indexes, whose votes a new leader counted, or whom a candidate has asked. In an 
 node ran out) `counted_index` is the entry of the configuration in force, and `counted` that of the newest one that has
 the node's member as a voter, of that one and the one before: `n1=17`. In an event "members" `counted_index` is the
 entry of the configuration in force, and `counted` the node's `commit_index` and the entry of the configuration before
-(`before_index`) when it was appended, and voters: 1 for a former one, 2 for a new one, 3 for one that stays. In an
-event "start" it is the longest election timeout, `election_max_ms=1200`.
+(`before_index`) when it was appended, and voters: 1 for a former one, 2 for a new one, 3 for one that stays. In events
+"first" and "log" `counted_index` is the entry of the configuration that the log up to `log_index` puts into force, and
+`counted` its members: 1 for a voter, 0 for a learner, `n1=1 n2=1 n3=0`.
+In an event "start" it is the longest election timeout, `election_max_ms=1200`.
 In an event "busy" it is `pending=3 most=4096 handing_over_ms=17`: why a leader refused a command.
 In an event "released" it is `let_go=17 needed=18 base=9 withheld=0`: up to which entry
 a state that keeps things in the log lets that go, the first entry that it needs, how much is gone already, and how many

@@ -1,18 +1,20 @@
-"""Changes of members: one at a time, by a leader that has committed something in its term (Ongaro's thesis, chapter 4).
+"""Changes of members: one at a time, by a leader that has committed something in its term, and in force by the log
+alone (Ongaro's thesis, chapter 4).
 
     change-before-commit  a leader put other members into force while the change before was not committed
     change-before-noop    a leader put other members into force before an entry of its own term was committed
     quorums-apart         a leader put other members into force such that a majority of the former voters and one of the
                           new ones need not share a voter
+    members-apart         with equal logs up to an entry, one node has other members in force than another one
 
 Each of these can leave a group with two majorities that know nothing of each other, and so with two leaders. It takes a
-loss of connections at the wrong moment until that happens; the mistake itself shows in what the leader says.
+loss of connections at the wrong moment until that happens; the mistake itself shows in what nodes say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -27,6 +29,14 @@ _BEFORE: Final = "before_index"
 _OLD: Final = 1
 _NEW: Final = 2
 
+_OF_LOGS: Final = ("first", "log")
+
+Log: TypeAlias = tuple[str | None, int | None, str]
+"""A group, an index, and the hash of a log up to there."""
+
+InForce: TypeAlias = tuple[int | None, str]
+"""The entry that put members into force, and these members."""
+
 
 class MemberChanges(OfOneRun):
     """Judges every row of event "members" of a leader that says what was in force before. No options.
@@ -34,8 +44,12 @@ class MemberChanges(OfOneRun):
     Of such a row `counted_index` is the entry that put the members into force, and `counted` says what was so when the
     leader appended it: `commit_index=17 before_index=12 n1=3 n2=1 n3=2`, the leader's commit index, the entry of the
     configuration before, and its voters: 1 for a former one, 2 for a new one, 3 for one that stays. That the node
-    leads, and with which entry its term began, is known by its last row of event "role" in the same life. The figures:
-    `changes` judged, and `broken`.
+    leads, and with which entry its term began, is known by its last row of event "role" in the same life.
+
+    Of rows of events "log" and "first" those are compared whose logs are equal, by their hashes, up to `log_index`:
+    `counted_index` and `counted`, the entry that put members into force and these members, must be the same. The log
+    decides that alone: also of a node from whose log a change was cut off, which took over a snapshot, or restarted.
+    The figures: `changes` judged, `compared` (logs of which two nodes or more said so), and `broken`.
     """
 
     name = "member-changes"
@@ -49,8 +63,12 @@ class MemberChanges(OfOneRun):
         """
         refuse_options(self.name, options)
         roles: dict[tuple[str | None, str, int], Row] = {}
+        by_log: dict[Log, dict[InForce, dict[str, Row]]] = {}
         changes, found = 0, list[dict[str, Any]]()
         for row in rows(telemetry):
+            if row.event in _OF_LOGS and row.log_hash is not None and row.counted is not None:
+                log, in_force = (row.group, row.log_index, row.log_hash), (row.counted_index, row.counted)
+                by_log.setdefault(log, {}).setdefault(in_force, {}).setdefault(row.node, row)
             if row.event == "role":
                 roles[row.group, row.node, row.life] = row
             if row.event != "members" or row.counted_index is None or row.counted is None:
@@ -60,12 +78,14 @@ class MemberChanges(OfOneRun):
                 continue
             changes += 1
             found += _wrong(row, led)
+        compared = [said for said in by_log.values() if len({node for of in said.values() for node in of}) > 1]
+        found += [_apart(said) for said in by_log.values() if len(said) > 1]
         return verdict_of(
             self.name,
             algorithm="row by row",
             found=found,
-            otherwise=_praise(changes),
-            figures={"changes": changes, "broken": len(found)},
+            otherwise=_praise(changes, len(compared)),
+            figures={"changes": changes, "compared": len(compared), "broken": len(found)},
         )
 
 
@@ -109,13 +129,37 @@ def _wrong(row: Row, led: Row) -> Iterator[dict[str, Any]]:
         )
 
 
+def _apart(said: Mapping[InForce, Mapping[str, Row]]) -> dict[str, Any]:
+    """Nodes with the same log, or one node at two times, that have different members in force."""
+    shown = [next(iter(of_nodes.values())) for of_nodes in said.values()]
+    first = shown[0]
+    told = " and ".join(f"{row.node} has {_in_force(row)} ({row.at})" for row in shown)
+    return {
+        "anomaly": "members-apart",
+        "sentence": (
+            f"Members apart: of the same log up to entry {first.log_index} of term {first.log_term}"
+            f"{of_group(first.group)} {told}."
+        ),
+        "index": first.log_index,
+        "rows": [row.shown() for row in shown],
+    }
+
+
+def _in_force(row: Row) -> str:
+    members = ", ".join(f"{member}{'' if votes else ' (learner)'}" for member, votes in counts_of(row).items())
+    return f"{members or 'no members'} in force by entry {row.counted_index}"
+
+
 def _finding(anomaly: str, sentence: str, row: Row) -> dict[str, Any]:
     return {"anomaly": anomaly, "sentence": sentence, "by": row.node, "row": row.shown()}
 
 
-def _praise(changes: int) -> str:
+def _praise(changes: int, compared: int) -> str:
+    same = f"nodes with the same log had the same members in force ({counted(compared, 'log')} compared)."
     if not changes:
-        return "Nothing was judged: no leader reported a change of members."
-    return (
-        f"{counted(changes, 'change')} of members came one at a time, each in a term of which an entry was committed."
+        nothing = "No leader reported a change of members"
+        return f"{nothing}; {same}" if compared else f"Nothing was judged: {nothing[:1].lower()}{nothing[1:]}."
+    judged = (
+        f"{counted(changes, 'change')} of members came one at a time, each in a term of which an entry was committed"
     )
+    return f"{judged}; {same}" if compared else f"{judged}."

@@ -289,6 +289,16 @@ class Raft:
         """The configuration in force at an entry that was applied here, or is in the log behind that."""
         return self._state.configurations.upto(index)[-1][1]
 
+    def configured_by(self, index: int) -> tuple[int, Configuration]:
+        """What the log up to an entry puts into force, and the index of the entry that does; for telemetry.
+
+        Where the log ends there, that is what this member has in force.
+        """
+        configurations = self._state.configurations
+        if index == self._state.log.last_index:
+            return configurations.index, configurations.current
+        return configurations.upto(index)[-1]
+
     def configurations(self, index: int) -> bytes:
         """The configurations in the log up to an index, for a snapshot of that entry."""
         return encode_configurations(self._state.configurations.upto(index))

@@ -29,7 +29,7 @@ def change(counted: str | None, index: int | None = 14, **fields: Any) -> dict[s
 
 def test_a_change_in_a_term_with_a_committed_entry_is_right() -> None:
     verdict = judge(LEADS, change("commit_index=10 before_index=10 n1=3 n2=3 n3=1"))
-    assert (verdict.valid, verdict.figures) == ("true", {"changes": 1, "broken": 0})
+    assert (verdict.valid, verdict.figures) == ("true", {"changes": 1, "compared": 0, "broken": 0})
     assert verdict.sentence == "1 change of members came one at a time, each in a term of which an entry was committed."
 
 
@@ -76,6 +76,55 @@ def test_majorities_meet_if_no_two_of_them_are_apart(old: frozenset[str], new: f
         return [set(some) for some in combinations(sorted(voters), len(voters) // 2 + 1)]
 
     assert majorities_meet(old, new) == all(one & other for one in majorities(old) for other in majorities(new))
+
+
+def log(node: str, hashed: str, counted: str, at: int = 0, index: int = 64, **fields: Any) -> dict[str, Any]:
+    about: dict[str, Any] = {"log_index": index, "log_term": 3, "log_hash": hashed, **fields}
+    return row(3, node, about.pop("event", "log"), counted_index=at, counted=counted, **about)
+
+
+def test_nodes_with_the_same_log_and_the_same_members_are_right() -> None:
+    four = "n1=1 n2=1 n3=1 n4=0"
+    same = [log("n1", "a", four, 9), log("n2", "a", four, 9), log("n3", "a", four, 9, event="first")]
+    verdict = judge(LEADS, change("commit_index=10 before_index=10 n1=3 n2=3 n3=1"), *same)
+    assert (verdict.valid, verdict.figures) == ("true", {"changes": 1, "compared": 1, "broken": 0})
+    assert verdict.sentence.endswith("; nodes with the same log had the same members in force (1 log compared).")
+    alone = judge(*same)
+    assert alone.sentence == (
+        "No leader reported a change of members; nodes with the same log had the same members in force "
+        "(1 log compared)."
+    )
+
+
+def test_a_node_with_other_members_in_force_than_its_log_says_is_found() -> None:
+    verdict = judge(log("n1", "a", "n1=1 n2=1", 9), log("n3", "a", "n1=1 n2=1 n3=0", 4), log("n2", "a", "n1=1 n2=1", 9))
+    assert (verdict.anomalies, verdict.figures["compared"]) == (("members-apart",), 1)
+    assert verdict.sentence == (
+        "Members apart: of the same log up to entry 64 of term 3 of group 'g' n1 has n1, n2 in force by entry 9 (at "
+        "3.000 s in life 1) and n3 has n1, n2, n3 (learner) in force by entry 4 (at 3.000 s in life 1)."
+    )
+
+
+def test_the_same_members_by_another_entry_are_found_too_and_a_node_that_contradicts_itself() -> None:
+    assert judge(log("n1", "a", "n1=1", 9), log("n2", "a", "n1=1", 4)).anomalies == ("members-apart",)
+    itself = judge(log("n1", "a", "n1=1", 9), log("n1", "a", "n1=1", 4, life=2))
+    assert (itself.anomalies, itself.figures["compared"]) == (("members-apart",), 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        log("n2", "b", "n1=1 n2=1"),
+        log("n2", "a", "n1=1 n2=1", index=128),
+        log("n2", "a", "n1=1 n2=1", group="h"),
+        log("n2", "a", "n1=1 n2=1", event="checkpoint"),
+        row(3, "n2", "log", log_index=64, log_term=3, log_hash="a"),
+        row(3, "n2", "log", log_index=64, log_term=3, counted_index=0, counted="n1=1 n2=1"),
+    ],
+)
+def test_members_of_different_logs_may_differ(other: dict[str, Any]) -> None:
+    verdict = judge(log("n1", "a", "n1=1", 9), other)
+    assert (verdict.valid, verdict.figures["compared"]) == ("true", 0)
 
 
 def test_what_cannot_be_read_is_an_error() -> None:

@@ -13,6 +13,7 @@ from splitbrain.cluster.chain import EMPTY, LogChain, chained
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.effects import CommitAdvanced
 from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotReply
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.telemetry import Sources, Telemetry
@@ -29,6 +30,7 @@ class Node:
         self.log = Log([])
         self.role, self.term, self.leader, self.applied = "follower", 2, "n2", 0
         self.versions = [(0, 1)]
+        self.configurations = [(0, Configuration(("n1", "n2")))]
         self.now_ns = 7
         clock = SimpleNamespace(wall_ns=lambda: 5, monotonic_ns=lambda: self.now_ns, call_later=self._call_later)
         runtime = SimpleNamespace(clock=clock, telemetry=self._write, last_words=self._keep)
@@ -40,6 +42,7 @@ class Node:
             projections=lambda: ("p", "q"),
             log=LogChain(self.log, lambda: (self.log.base_index, EMPTY)),
             version=lambda index: max(version for begins, version in self.versions if begins <= index),
+            configured=lambda index: max(held for held in self.configurations if held[0] <= index),
         )
         self.telemetry = Telemetry(cast(Runtime, runtime), "g", sources)
 
@@ -112,6 +115,16 @@ def test_of_a_log_that_grows_fast_few_entries_are_said_but_each_at_a_multiple_of
     said = node.said("log", "log_index")
     assert set(range(64, 641, 64)) <= set(said)
     assert len(said) <= 10 + 64 // 20 + 1, "one more every 20 ms"
+
+
+def test_beside_the_hash_of_a_log_are_the_members_that_it_puts_into_force() -> None:
+    node = Node()
+    node.configurations.append((8, Configuration(("n1", "n3"), {"n4#1": 70, "n5": None})))
+    node.append(*[1] * 7)
+    node.append(2)
+    founders, later = {"n1": 1, "n2": 1}, {"n1": 1, "n3": 1, "n4#1": 0, "n5": 0}
+    assert node.said("first", "log_index", "counted_index", "counted") == [(1, 0, founders), (8, 8, later)]
+    assert node.said("log", "log_index", "counted_index", "counted") == [(8, 8, later)]
 
 
 def test_a_cut_names_the_last_entry_that_goes_and_what_stays_durable() -> None:

@@ -524,6 +524,19 @@ def test_as_long_as_members_list_different_members_nothing_is_concluded() -> Non
     assert sorted(cluster.members.ids.values()) == list(FIVE)
 
 
+def test_who_was_removed_is_ended_only_by_nodes_that_can_be_asked() -> None:
+    cluster = Cluster(leader="n2")
+    cluster.leave_rashly()
+    run(cluster.nodes.cut(around("n2") | around("n3")))
+    done = cluster.join()
+    assert (done.type, done.value["target"]) == ("ok", "none: it is not known yet who is a member")
+    assert cluster.members.open == {"n1", "n4"}
+    run(cluster.nodes.cut(frozenset()))
+    assert cluster.join().type == "ok"
+    assert cluster.members.open == set()
+    assert sorted(cluster.members.ids.values()) == list(FIVE)
+
+
 def test_a_node_in_doubt_that_another_fault_has_paused_is_neither_started_nor_settled() -> None:
     cluster = Cluster(leader="n2")
     cluster.leave_rashly()

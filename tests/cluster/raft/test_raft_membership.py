@@ -260,6 +260,21 @@ def test_ra28_a_follower_that_overwrites_a_change_reverts_to_the_configuration_b
     assert raft.members == THREE
 
 
+@pytest.mark.parametrize("bugs", [NO_BUGS, Bugs([M50.id])])
+def test_what_the_log_up_to_an_entry_puts_into_force_is_known_and_at_its_end_what_is_in_force(bugs: Bugs) -> None:
+    raft = Raft("n1", THREE, bugs=bugs)
+    raft.handle(Start())
+    append(raft, *entries(1), configuration(2, 1, *THREE, "n4"), configuration(3, 1, "n1", "n2", "n4"), term=1)
+    told = [(at, found.voters) for at, found in map(raft.configured_by, (1, 2, 3))]
+    assert told == [(0, THREE), (2, (*THREE, "n4")), (3, ("n1", "n2", "n4"))]
+    append(raft, *entries(2, first=2), term=2, prev=(1, 1), sender="n3")
+    kept = (3, Configuration(("n1", "n2", "n4"))) if bugs else (0, Configuration(THREE))
+    assert [raft.configured_by(index) for index in (2, 3)] == [
+        (2, Configuration((*THREE, "n4"))) if bugs else kept,
+        kept,
+    ]
+
+
 def test_ra30_recovery_finds_the_last_change_committed_or_not() -> None:
     stored = (*entries(1), configuration(2, 1, *THREE, "n4"), *entries(1, first=3), configuration(4, 1, "n1", "n4"))
     raft = Raft("n1", THREE, Recovered(1, None, stored))
