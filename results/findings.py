@@ -45,6 +45,8 @@ class Finding(NamedTuple):
 def evident_ns(history: pa.Table, evidence: Any) -> int | None:
     """When the first finding was complete: the time of the last op, or report of a node, that shows it.
 
+    Where the evidence has neither findings nor ops, each report of a node is one by itself (nodes that ended).
+
     Args:
         history: of the run, the indexes of its ops from 0 on without a gap.
         evidence: of a verdict of "false".
@@ -58,9 +60,10 @@ def evident_ns(history: pa.Table, evidence: Any) -> int | None:
         known = [times[index].as_py() for index in ops if index < len(times)]
         return max([*known, *(round(moment.time_s * 1e9) for moment in moments)], default=None)
 
-    ends = [complete(finding.ops, finding.moments) for finding in findings_of(evidence)] or [
-        complete(op_indexes(evidence))
-    ]
+    ends = [complete(finding.ops, finding.moments) for finding in findings_of(evidence)]
+    if not ends:
+        ops = op_indexes(evidence)
+        ends = [complete(ops)] if ops else [complete((), [moment]) for moment in moments_of(evidence)]
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -77,7 +80,7 @@ def findings_of(evidence: Any) -> list[Finding]:
         Finding(
             rule=clip(str(finding.get("rule") or finding.get("anomaly") or ""), 40),
             sentence=str(finding.get("sentence", "")),
-            ops=list(dict.fromkeys(_walk(finding))),
+            ops=list(dict.fromkeys([*_indexes(finding.get("ops")), *_walk(finding)])),
             moments=list(moments_of(finding)),
             window=finding["window"] if isinstance(finding.get("window"), int) else None,
         )
@@ -115,8 +118,7 @@ def op_indexes(evidence: Any) -> list[int]:
     if isinstance(witness, dict):
         witness = cast("dict[str, Any]", witness).get("ops")
     for offered in (witness, known.get("ops"), [*_listed(known.get("window")), known.get("failing_op")]):
-        found = [index for op in _listed(offered) if (index := _index(op)) is not None]
-        if found:
+        if found := _indexes(offered):
             return list(dict.fromkeys(found))
     return list(dict.fromkeys(_walk(known)))
 
@@ -128,6 +130,11 @@ def all_op_indexes(evidence: Any) -> list[int]:
 
 def _listed(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _indexes(ops: Any) -> list[int]:
+    """Of a list of ops, each an index or an object that has one."""
+    return [index for op in _listed(ops) if (index := _index(op)) is not None]
 
 
 def _index(op: Any) -> int | None:

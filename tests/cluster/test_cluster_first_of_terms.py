@@ -9,6 +9,7 @@ from typing import Any, cast
 from splitbrain.cluster.chain import EMPTY, LogChain
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.membership import Configuration
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.telemetry import Sources, Telemetry
 from splitbrain.cluster.wire import Status
@@ -36,6 +37,7 @@ def test_behind_a_snapshot_that_took_the_place_of_as_many_entries_of_an_earlier_
         projections=lambda: ("", ""),
         log=LogChain(log, lambda: (log.base_index, EMPTY)),
         version=lambda _: 1,
+        configured=lambda _: (0, Configuration(())),
     )
     telemetry = Telemetry(cast(Runtime, runtime), "g", sources)
 

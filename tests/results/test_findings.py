@@ -24,9 +24,12 @@ HISTORY = to_table([Op(index=i, time=i * 1000, type="info", process=-2, f="phase
             {"findings": [{"sentence": "late", "ops": [{"index": 8}]}, {"sentence": "early", "ops": [{"index": 4}]}]},
             4000,
         ),
+        ({"ops": [9], "findings": [{"sentence": "indexes", "ops": [2, 6]}, {"sentence": "later", "ops": [9]}]}, 6000),
         ({"findings": [{"sentence": "a report", "rows": [{"node": "n1", "time_s": 6e-6}]}]}, 6000),
         ({"findings": [{"sentence": "both", "rows": [{"node": "n1", "time_s": 6e-6}], "op": {"index": 9}}]}, 9000),
         ({"findings": [{"sentence": "no time"}]}, None),
+        # Of nodes that ended the first one is a violation already.
+        ({"ended": [{"op": 7, "node": "n2", "time_s": 7e-6}, {"op": 9, "node": "n1", "time_s": 9e-6}]}, 7000),
         ({}, None),
     ],
 )
