@@ -268,7 +268,9 @@ def test_what_the_log_up_to_an_entry_puts_into_force_is_known_and_at_its_end_wha
     known = [(at, found.voters) for at, found in map(raft.configured_by, (1, 2, 3))]
     assert known == [(0, THREE), (2, (*THREE, "n4")), (3, ("n1", "n2", "n4"))]
     append(raft, *entries(2, first=2), term=2, prev=(1, 1), sender="n3")
-    assert raft.configured_by(2) == ((3, Configuration(("n1", "n2", "n4"))) if M50 in bugs else (0, Configuration(THREE)))
+    assert raft.configured_by(2) == (
+        (3, Configuration(("n1", "n2", "n4"))) if M50 in bugs else (0, Configuration(THREE))
+    )
 
 
 def test_ra30_recovery_finds_the_last_change_committed_or_not() -> None:
