@@ -172,7 +172,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "member-changes": (
             "splitbrain.checkers.consensus:MemberChanges",
-            "a leader changes members one at a time, in its own term, so that any two majorities share a voter",
+            "a leader changes members one at a time, in its own term, and equal logs put equal members into force",
         ),
         "versions": (
             "splitbrain.checkers.consensus:Versions",
