@@ -136,7 +136,7 @@ def _differing(entries: Mapping[Entry, Sightings], compared: Iterable[Entry]) ->
                 "sentence": (
                     f"Logs differ: of the log up to entry {index} of term {entry[2]}{of_group(group)} {said}.{before}"
                 ),
-                "index": index,
+                "entry": index,
                 "last_agreed_index": last_agreed,
                 "logs": [row.shown() for row in shown],
             }
@@ -150,14 +150,14 @@ def _beginning(firsts: Mapping[tuple[str | None, int], Mapping[int, Row]]) -> It
         yield {
             "anomaly": "logs-differ",
             "sentence": f"Logs differ: in one log term {term}{of_group(group)} begins {said}.",
-            "index": min(begins),
+            "entry": min(begins),
             "last_agreed_index": None,
             "logs": [row.shown() for row in begins.values()],
         }
 
 
 def _by_index(*findings: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(chain.from_iterable(findings), key=lambda finding: finding["index"])
+    return sorted(chain.from_iterable(findings), key=lambda finding: finding["entry"])
 
 
 def _took_back(cut: Row) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _apart(said: Mapping[InForce, Mapping[str, Row]]) -> dict[str, Any]:
             f"Members apart: of the same log up to entry {first.log_index} of term {first.log_term}"
             f"{of_group(first.group)} {told}."
         ),
-        "index": first.log_index,
+        "entry": first.log_index,
         "rows": [row.shown() for row in shown],
     }
 

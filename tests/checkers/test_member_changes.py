@@ -13,6 +13,7 @@ from splitbrain.checkers.consensus import MemberChanges
 from splitbrain.checkers.consensus.memberchanges import majorities_meet
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.findings import findings_of
 from tests.checkers.telemetry import row, told
 
 LEADS = row(1, "n1", "role", role="leader", term=3, last_index=9)
@@ -99,6 +100,8 @@ def test_nodes_with_the_same_log_and_the_same_members_are_right() -> None:
 def test_a_node_with_other_members_in_force_than_its_log_says_is_found() -> None:
     verdict = judge(log("n1", "a", "n1=1 n2=1", 9), log("n3", "a", "n1=1 n2=1 n3=0", 4), log("n2", "a", "n1=1 n2=1", 9))
     assert (verdict.anomalies, verdict.figures["compared"]) == (("members-apart",), 1)
+    (shown,) = findings_of(verdict.evidence)
+    assert (shown.ops, [moment.node for moment in shown.moments]) == ([], ["n1", "n3"]), "an entry of a log is no op"
     assert verdict.sentence == (
         "Members apart: of the same log up to entry 64 of term 3 of group 'g' n1 has n1, n2 in force by entry 9 (at "
         "3.000 s in life 1) and n3 has n1, n2, n3 (learner) in force by entry 4 (at 3.000 s in life 1)."
