@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -132,15 +132,22 @@ def keep(found: Results) -> None:
     """Write data and page."""
     ordered = {label: dict(sorted(hunts.items())) for label, hunts in found.items()}
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
-    PAGE.write_text(page(ordered, _known(), patches.listed("unseen.txt")))
+    PAGE.write_text(page(ordered, _known(), patches.listed("unseen.txt"), patches.listed("fixed.txt")))
 
 
 def _known() -> dict[str, Mutant]:
     return {name: patches.read(name) for name in patches.names()}
 
 
-def page(found: Results, known: Mapping[str, Mutant], unseen: Sequence[str]) -> str:
-    """The page in Markdown: sums by label, all labels side by side, and a table for each."""
+def page(
+    every: Results, known: Mapping[str, Mutant], unseen: Sequence[str], fixed: Collection[str] = frozenset()
+) -> str:
+    """The page in Markdown: sums by label, all labels side by side, and a table for each.
+
+    Labels under which only `fixed` ones were hunted, which compare draws, have one table together.
+    """
+    found = {label: hunts for label, hunts in every.items() if not hunts.keys() <= set(fixed)}
+    compared = {label: hunts for label, hunts in every.items() if label not in found}
     lines = [HEAD]
     for label, hunts in found.items():
         seen = {name: hunt for name, hunt in hunts.items() if name not in unseen}
@@ -152,13 +159,23 @@ def page(found: Results, known: Mapping[str, Mutant], unseen: Sequence[str]) -> 
         mark = " (unseen)" if name in unseen else ""
         what = known[name].what if name in known else "removed since"
         lines.append(row(f"`{name}`{mark}", what, *(_short(hunts.get(name)) for hunts in found.values())))
-    if missed := never_found(found):
+    if compared:
+        lines += _comparison(compared)
+    if missed := never_found(every):
         lines += ["", "## What no hunt found, and why", ""]
         lines += [f"- `{name}`: {(name in known and known[name].missed) or 'not explained yet'}" for name in missed]
     for label, hunts in found.items():
         lines += ["", f"## {label}", "", *head("mutant", *COLUMNS)]
         lines += [row(f"`{name}`", cells(hunt)) for name, hunt in hunts.items()]
     return "\n".join(lines) + "\n"
+
+
+def _comparison(found: Results) -> list[str]:
+    """A row for each mutant, and a column for each draw; sums above it."""
+    names = sorted({name for hunts in found.values() for name in hunts})
+    lines = ["", "## The fixed ones, by draws", "", *(f"- {label}: {_sum(hunts)}" for label, hunts in found.items())]
+    lines += ["", *head("mutant", *(f"{label}, CPU s" for label in found))]
+    return [*lines, *(row(f"`{name}`", *(_short(hunts.get(name)) for hunts in found.values())) for name in names)]
 
 
 def never_found(found: Results) -> list[str]:

@@ -135,6 +135,22 @@ def test_the_page_shows_all_labels_side_by_side_and_the_unseen_ones_apart() -> N
     assert f"| `{first}` | yes | 12.3 | 0.5 | 7 | set: lost |  | `splitbrain run --seed 7` |" in lines
 
 
+def test_draws_that_are_compared_on_the_fixed_ones_have_a_table_together() -> None:
+    fixed = patches.listed("fixed.txt")
+    other = next(name for name in NAMES if name not in fixed)
+    yes, no = hunts.hunt_of(answer(finding("violation", "set: lost")), "hunt"), hunts.hunt_of(answer(), "hunt")
+    of_one, of_other = dict.fromkeys(fixed, yes), {**dict.fromkeys(fixed, yes), fixed[0]: no}
+    whole = {"before": {**of_one, other: yes}, "one alone": of_one, "none": of_other}
+    lines = mutants.page(whole, {}, [], fixed).splitlines()
+    at = lines.index("## The fixed ones, by draws")
+    assert lines[at + 2 : at + 4] == [
+        f"- one alone: found {len(fixed)} of {len(fixed)}, in 12.3 CPU s at the median ()",
+        f"- none: found {len(fixed) - 1} of {len(fixed)}, in 12.3 CPU s at the median ()",
+    ]
+    assert f"| `{fixed[0]}` | 12.3 | not in 12.3 |" in lines[at:]
+    assert len([line for line in lines if line.startswith("## ")]) == 2, "and one for the draw that was hunted whole"
+
+
 def test_the_page_says_why_no_hunt_found_a_mutant() -> None:
     explained = next(name for name in NAMES if patches.read(name).missed)
     other = next(name for name in NAMES if not patches.read(name).missed)
