@@ -125,7 +125,8 @@ def op_indexes(evidence: Any) -> list[int]:
 
 def all_op_indexes(evidence: Any) -> list[int]:
     """Indexes of all ops that a piece of evidence names, each once."""
-    return list(dict.fromkeys([*op_indexes(evidence), *_walk(evidence)]))
+    of_findings = [op for finding in findings_of(evidence) for op in finding.ops]
+    return list(dict.fromkeys([*op_indexes(evidence), *of_findings, *_walk(evidence)]))
 
 
 def _listed(value: Any) -> list[Any]:

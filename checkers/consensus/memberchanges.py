@@ -49,6 +49,7 @@ class MemberChanges(OfOneRun):
     Of rows of events "log" and "first" those are compared whose logs are equal, by their hashes, up to `log_index`:
     `counted_index` and `counted`, the entry that put members into force and these members, must be the same. The log
     decides that alone: also of a node from whose log a change was cut off, which took over a snapshot, or restarted.
+    As long as the founders are in force (0) only that is compared, and not who they are.
     The figures: `changes` judged, `compared` (logs of which two nodes or more said so), and `broken`.
     """
 
@@ -67,8 +68,8 @@ class MemberChanges(OfOneRun):
         changes, found = 0, list[dict[str, Any]]()
         for row in rows(telemetry):
             if row.event in _OF_LOGS and row.log_hash is not None and row.counted is not None:
-                log, in_force = (row.group, row.log_index, row.log_hash), (row.counted_index, row.counted)
-                by_log.setdefault(log, {}).setdefault(in_force, {}).setdefault(row.node, row)
+                log = (row.group, row.log_index, row.log_hash)
+                by_log.setdefault(log, {}).setdefault(_said(row), {}).setdefault(row.node, row)
             if row.event == "role":
                 roles[row.group, row.node, row.life] = row
             if row.event != "members" or row.counted_index is None or row.counted is None:
@@ -127,6 +128,11 @@ def _wrong(row: Row, led: Row) -> Iterator[dict[str, Any]]:
             "share a voter.",
             row,
         )
+
+
+def _said(row: Row) -> InForce:
+    # No entry names the founders: each node has them from its start, and one that joins later may not know them.
+    return row.counted_index, (row.counted or "") if row.counted_index else ""
 
 
 def _apart(said: Mapping[InForce, Mapping[str, Row]]) -> dict[str, Any]:

@@ -28,11 +28,16 @@ FIRST_SEED: Final = 1
 
 
 class Part(NamedTuple):
-    """What is spread: a theme, how often it is in a round, and the workloads that it can have."""
+    """What is spread: a theme, how often it is in a round, and the workloads that it can have.
+
+    `bearing`: those beside which its tests are what the theme says, if not all are. It gets one of them from a test
+    that draws from everything, in exchange for its own.
+    """
 
     theme: str
     weight: int
     workloads: tuple[str, ...]
+    bearing: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
@@ -66,7 +71,17 @@ def round_of(number: int, parts: tuple[Part, ...], everything: Part, preferred: 
         rng.shuffle(block)
         order[begin : begin + BLOCK] = block
     workloads = _workloads(rng, order, preferred)
+    for index, part in enumerate(order):
+        if part.bearing and workloads[index] not in part.bearing:
+            _exchange(workloads, index, [at for at, other in enumerate(order) if other == everything], part.bearing)
     return tuple(Place(part.theme, workload) for part, workload in zip(order, workloads, strict=True))
+
+
+def _exchange(workloads: list[str], index: int, others: Sequence[int], wanted: Sequence[str]) -> None:
+    """Exchange the workload of a place for that of the first of these others that has a wanted one, if one has."""
+    found = next((at for at in others if workloads[at] in wanted), None)
+    if found is not None:
+        workloads[index], workloads[found] = workloads[found], workloads[index]
 
 
 @lru_cache(maxsize=64)

@@ -81,6 +81,9 @@ most bugs of a consensus show in single values, of which a test can do more.
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
+UPGRADE: Final = "upgrade"
+"""The kind of fault until whose end a cluster has none of the operations above."""
+
 SLOW_DISKS: Final = "slow-disks"
 SYNCING: Final = OWN_LOGS
 """Workloads that wait for many syncs of one disk: each queue elects a leader of its own, and a client of a stream that
@@ -459,8 +462,9 @@ def _spread(
 ) -> tuple[tuple[spread.Part, ...], spread.Part, tuple[str, ...]]:
     """What is spread over the seeds of a request: its themes, the open draw, and the workloads that fill a round."""
     asked = Asked(workloads=workloads, more=more, nemeses=nemeses, nodes=nodes)
+    bearing = tuple(name for name in workloads if _bears_upgrades(name))
     parts = tuple(
-        spread.Part(theme.name, theme.weight, _workloads_of(theme, asked))
+        spread.Part(theme.name, theme.weight, _workloads_of(theme, asked), bearing if _is_of_upgrades(theme) else ())
         for theme in THEMES
         if _concerns(theme, asked)
     )
@@ -479,6 +483,8 @@ def _concerns(theme: Theme, asked: Asked) -> bool:
     nemeses = [name for name in wanted if entry(name).fewest_nodes <= max(asked.nodes)]
     if theme.core and not set(theme.core) & set(nemeses):
         return False
+    if _is_of_upgrades(theme) and not any(map(_bears_upgrades, asked.workloads)):
+        return False
     return bool(
         nemeses
         and (not theme.workloads or set(theme.workloads) & set(asked.workloads))
@@ -492,9 +498,18 @@ def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _bearable(nemeses: Sequence[str], workload: str) -> Sequence[str]:
-    """Without the upgrade, until whose end a cluster has none of what the workload asks, if something else is left."""
-    others = [name for name in nemeses if name == "none" or entry(name).kind.name != "upgrade"]
-    return others if others and (needs(workload) & OF_THE_LATEST or workload in GROWING) else nemeses
+    """Without the upgrade if the workload does not bear it, and something else is left."""
+    others = [name for name in nemeses if name == "none" or entry(name).kind.name != UPGRADE]
+    return nemeses if _bears_upgrades(workload) else others or nemeses
+
+
+def _bears_upgrades(workload: str) -> bool:
+    """Whether a cluster has what the workload asks before the end of an upgrade too."""
+    return not needs(workload) & OF_THE_LATEST and workload not in GROWING
+
+
+def _is_of_upgrades(theme: Theme) -> bool:
+    return {entry(name).kind.name for name in theme.core} == {UPGRADE}
 
 
 def _workload(rng: Rng, able: Sequence[str]) -> str:

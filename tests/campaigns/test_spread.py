@@ -57,6 +57,29 @@ def test_the_seeds_of_a_round_meet_every_theme_and_every_workload_and_more_meet_
     assert all(set(names[begin : begin + length]) == every for begin in range(len(names) - length))
 
 
+def test_what_a_theme_cannot_have_beside_its_core_is_exchanged_with_a_test_that_draws_from_everything() -> None:
+    bearing = Part("picky", 1, ("a", "b", "c"), ("c",))
+    everything = Part("open", 1, ("a", "b", "c"))
+    whatever = Part("picky", 1, ("a", "b", "c"))
+    for number in range(20):
+        with_it = round_of(number, (bearing, Part("other", 3, ("a", "b"))), everything, ())
+        without = round_of(number, (whatever, Part("other", 3, ("a", "b"))), everything, ())
+        assert {place.workload for place in with_it if place.theme == "picky"} == {"c"}
+        assert Counter(place.workload for place in with_it) == Counter(place.workload for place in without)
+        assert [place for place in with_it if place.theme == "other"] == [
+            place for place in without if place.theme == "other"
+        ]
+
+
+def test_each_test_of_two_versions_has_an_upgrade() -> None:
+    asked = default()
+    tests = [draw(seed, asked) for seed in range(1, 5 * ROUND + 1) if theme_of(seed, asked).name == "two-versions"]
+    assert len(tests) == 5
+    assert all("upgrade" in each.nemesis.split(",") for each in tests)
+    one = asked_for(workload="g2", nemesis=None, nodes=None, system="metadata", bug="", world="swarm")
+    assert "two-versions" not in {theme_of(seed, one).name for seed in range(1, 300)}, "it bears no upgrade"
+
+
 def test_workloads_that_a_theme_brings_are_drawn_by_it_alone_and_only_where_none_was_asked_for() -> None:
     variants = {workload: {workload, variant} for workload, variant in VARIANTS.items()}
     bringing = {

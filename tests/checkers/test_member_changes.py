@@ -130,6 +130,12 @@ def test_members_of_different_logs_may_differ(other: dict[str, Any]) -> None:
     assert (verdict.valid, verdict.figures["compared"]) == ("true", 0)
 
 
+def test_who_the_founders_are_is_not_compared_but_that_they_are_in_force() -> None:
+    assert judge(log("n1", "a", "n1=1"), log("n2", "a", "n2=1")).figures["compared"] == 1
+    assert judge(log("n1", "a", "n1=1"), log("n2", "a", "n2=1")).valid == "true"
+    assert judge(log("n1", "a", "n1=1"), log("n2", "a", "n1=1", 9)).anomalies == ("members-apart",)
+
+
 def test_what_cannot_be_read_is_an_error() -> None:
     with pytest.raises(HistoryFormatError, match="counted"):
         judge(LEADS, change("n1:3"))

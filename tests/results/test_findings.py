@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from splitbrain.results.arrow import to_table
-from splitbrain.results.findings import evident_ns
+from splitbrain.results.findings import all_op_indexes, evident_ns
 from splitbrain.results.history import Op
 
 HISTORY = to_table([Op(index=i, time=i * 1000, type="info", process=-2, f="phase") for i in range(10)])
+
+
+def test_the_ops_of_all_findings_are_named() -> None:
+    listed = [{"anomaly": "a", "sentence": "x", "ops": [1]}, {"anomaly": "b", "sentence": "y", "ops": [2, 6]}]
+    assert all_op_indexes({"ops": [1], "findings": listed}) == [1, 2, 6]
 
 
 @pytest.mark.parametrize(
