@@ -413,11 +413,10 @@ TWO_VIEWS_OF_MEMBERS: Final = Theme(
     settings={"learners-first": (0, 0, 1), "snapshot-interval": (16, 64, 16_384)},
     worlds=("lan",),
     recovers_fast=True,
-    concurrency=("1n", "2n", "3n"),
-    rates_hz=(20.0, 50.0),
+    concurrency=("2n", "3n"),
+    rates_hz=(50.0,),
     time_limits_s=(60.0,),
-    intervals_s=(0.5, 1.0),
-    overlaps=OVERLAPS[1:],
+    intervals_s=(1.0,),
 )
 """Two parts of a cluster that have changes of members in their logs of which the other part knows nothing: a leader
 that is cut off is asked for some before it steps down, and another one before it has committed anything.
