@@ -13,7 +13,7 @@ loss of connections at the wrong moment until that happens; the mistake itself s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -80,7 +80,7 @@ class MemberChanges(OfOneRun):
             changes += 1
             found += _wrong(row, led)
         compared = [said for said in by_log.values() if len({node for of in said.values() for node in of}) > 1]
-        found += [_apart(said) for said in by_log.values() if len(said) > 1]
+        found += _all_apart(by_log.values())
         return verdict_of(
             self.name,
             algorithm="row by row",
@@ -135,16 +135,29 @@ def _said(row: Row) -> InForce:
     return row.counted_index, (row.counted or "") if row.counted_index else ""
 
 
-def _apart(said: Mapping[InForce, Mapping[str, Row]]) -> dict[str, Any]:
-    """Nodes with the same log, or one node at two times, that have different members in force."""
-    shown = [next(iter(of_nodes.values())) for of_nodes in said.values()]
+def _all_apart(logs: Iterable[Mapping[InForce, Mapping[str, Row]]]) -> Iterator[dict[str, Any]]:
+    """Nodes with the same log, or one node at two times, that have different members in force.
+
+    Once for the same members, however many entries that lasts.
+    """
+    apart: dict[tuple[str | None, frozenset[InForce]], list[list[Row]]] = {}
+    for said in logs:
+        if len(said) > 1:
+            shown = [next(iter(of_nodes.values())) for of_nodes in said.values()]
+            apart.setdefault((shown[0].group, frozenset(said)), []).append(shown)
+    for first, *later in apart.values():
+        yield _apart(first, len(later))
+
+
+def _apart(shown: Sequence[Row], later: int) -> dict[str, Any]:
     first = shown[0]
-    told = " and ".join(f"{row.node} has {_in_force(row)} ({row.at})" for row in shown)
+    members = " and ".join(f"{row.node} has {_in_force(row)} ({row.at})" for row in shown)
+    more = f" The same holds of {counted(later, 'later entry', 'later entries')}." if later else ""
     return {
         "anomaly": "members-apart",
         "sentence": (
             f"Members apart: of the same log up to entry {first.log_index} of term {first.log_term}"
-            f"{of_group(first.group)} {told}."
+            f"{of_group(first.group)} {members}.{more}"
         ),
         "entry": first.log_index,
         "rows": [row.shown() for row in shown],

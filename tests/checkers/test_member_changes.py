@@ -108,6 +108,19 @@ def test_a_node_with_other_members_in_force_than_its_log_says_is_found() -> None
     )
 
 
+def test_the_same_members_are_apart_once_however_many_entries_that_lasts() -> None:
+    logs = [log(node, f"{at}", f"n1=1 n2={at}", 9, at) for at in (64, 128, 192) for node in ("n1", "n2")]
+    assert judge(*logs).valid == "true"
+    stale = [log("n3", f"{at}", "n1=1", 4, at) for at in (64, 128, 192)]
+    fresh = [log("n1", f"{at}", "n1=1 n2=1", 9, at) for at in (64, 128, 192)]
+    verdict = judge(*fresh, *stale, log("n3", "other", "n1=1", 9, 256), log("n1", "other", "n1=1 n2=1", 9, 256))
+    assert (verdict.figures["broken"], verdict.figures["compared"]) == (2, 4)
+    first, second = (finding.sentence for finding in findings_of(verdict.evidence))
+    assert first.startswith("Members apart: of the same log up to entry 64 of")
+    assert first.endswith(" The same holds of 2 later entries.")
+    assert second.endswith("(at 3.000 s in life 1).")
+
+
 def test_the_same_members_by_another_entry_are_found_too_and_a_node_that_contradicts_itself() -> None:
     assert judge(log("n1", "a", "n1=1", 9), log("n2", "a", "n1=1", 4)).anomalies == ("members-apart",)
     itself = judge(log("n1", "a", "n1=1", 9), log("n1", "a", "n1=1", 4, life=2))
