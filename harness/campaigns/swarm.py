@@ -81,9 +81,6 @@ most bugs of a consensus show in single values, of which a test can do more.
 PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
-UPGRADE: Final = "upgrade"
-"""The kind of fault until whose end a cluster has none of the operations above."""
-
 SLOW_DISKS: Final = "slow-disks"
 SYNCING: Final = OWN_LOGS
 """Workloads that wait for many syncs of one disk: each queue elects a leader of its own, and a client of a stream that
@@ -462,11 +459,10 @@ def _spread(
 ) -> tuple[tuple[spread.Part, ...], spread.Part, tuple[str, ...]]:
     """What is spread over the seeds of a request: its themes, the open draw, and the workloads that fill a round."""
     asked = Asked(workloads=workloads, more=more, nemeses=nemeses, nodes=nodes)
-    bearing = tuple(name for name in workloads if _bears_upgrades(name))
     parts = tuple(
-        spread.Part(theme.name, theme.weight, _workloads_of(theme, asked), bearing if _is_of_upgrades(theme) else ())
+        spread.Part(theme.name, theme.weight, own, _bearing(theme, own))
         for theme in THEMES
-        if _concerns(theme, asked)
+        if _concerns(theme, asked) and (own := _workloads_of(theme, asked))
     )
     single = tuple(name for name in workloads if not needs(name) & MORE_OPERATIONS)
     return parts, spread.Part(OPEN.name, 1, workloads), single
@@ -483,7 +479,7 @@ def _concerns(theme: Theme, asked: Asked) -> bool:
     nemeses = [name for name in wanted if entry(name).fewest_nodes <= max(asked.nodes)]
     if theme.core and not set(theme.core) & set(nemeses):
         return False
-    if _is_of_upgrades(theme) and not any(map(_bears_upgrades, asked.workloads)):
+    if not _bearing(theme, asked.workloads):
         return False
     return bool(
         nemeses
@@ -498,18 +494,15 @@ def _favoured(favourites: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _bearable(nemeses: Sequence[str], workload: str) -> Sequence[str]:
-    """Without the upgrade if the workload does not bear it, and something else is left."""
-    others = [name for name in nemeses if name == "none" or entry(name).kind.name != UPGRADE]
-    return nemeses if _bears_upgrades(workload) else others or nemeses
+    """Without the upgrade, until whose end a cluster has none of what the workload asks, if something else is left."""
+    others = [name for name in nemeses if name == "none" or entry(name).kind.name != "upgrade"]
+    return others if others and (needs(workload) & OF_THE_LATEST or workload in GROWING) else nemeses
 
 
-def _bears_upgrades(workload: str) -> bool:
-    """Whether a cluster has what the workload asks before the end of an upgrade too."""
-    return not needs(workload) & OF_THE_LATEST and workload not in GROWING
-
-
-def _is_of_upgrades(theme: Theme) -> bool:
-    return {entry(name).kind.name for name in theme.core} == {UPGRADE}
+def _bearing(theme: Theme, workloads: Sequence[str]) -> tuple[str, ...]:
+    """The workloads that bear something of the theme's core; all if it has none."""
+    core = set(theme.core)
+    return tuple(name for name in workloads if not core or core & set(_bearable(theme.nemeses, name)))
 
 
 def _workload(rng: Rng, able: Sequence[str]) -> str:

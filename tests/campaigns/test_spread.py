@@ -58,16 +58,16 @@ def test_the_seeds_of_a_round_meet_every_theme_and_every_workload_and_more_meet_
 
 
 def test_what_a_theme_cannot_have_beside_its_core_is_exchanged_with_a_test_that_draws_from_everything() -> None:
-    bearing = Part("picky", 1, ("a", "b", "c"), ("c",))
-    everything = Part("open", 1, ("a", "b", "c"))
-    whatever = Part("picky", 1, ("a", "b", "c"))
+    everything = Part("open", 1, ("set", "queue", "register"))
+    others = Part("elections", 3, ("set", "queue"))
+    upgrades = Part("upgrades", 1, everything.workloads, ("register",))
     for number in range(20):
-        with_it = round_of(number, (bearing, Part("other", 3, ("a", "b"))), everything, ())
-        without = round_of(number, (whatever, Part("other", 3, ("a", "b"))), everything, ())
-        assert {place.workload for place in with_it if place.theme == "picky"} == {"c"}
-        assert Counter(place.workload for place in with_it) == Counter(place.workload for place in without)
-        assert [place for place in with_it if place.theme == "other"] == [
-            place for place in without if place.theme == "other"
+        exchanged = round_of(number, (upgrades, others), everything, ())
+        drawn = round_of(number, (upgrades._replace(bearing=()), others), everything, ())
+        assert {place.workload for place in exchanged if place.theme == "upgrades"} == {"register"}
+        assert Counter(place.workload for place in exchanged) == Counter(place.workload for place in drawn)
+        assert [each for each in exchanged if each.theme == "elections"] == [
+            each for each in drawn if each.theme == "elections"
         ]
 
 
