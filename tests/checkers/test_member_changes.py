@@ -143,6 +143,11 @@ def test_members_of_different_logs_may_differ(other: dict[str, Any]) -> None:
     assert (verdict.valid, verdict.figures["compared"]) == ("true", 0)
 
 
+@pytest.mark.parametrize("event", ["first", "log"])
+def test_rows_of_both_events_are_compared(event: str) -> None:
+    assert judge(*(log(node, "a", f"{node}=1", 9, event=event) for node in ("n1", "n2"))).valid == "false"
+
+
 def test_who_the_founders_are_is_not_compared_but_that_they_are_in_force() -> None:
     assert judge(log("n1", "a", "n1=1"), log("n2", "a", "n2=1")).figures["compared"] == 1
     assert judge(log("n1", "a", "n1=1"), log("n2", "a", "n2=1")).valid == "true"
