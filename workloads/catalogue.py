@@ -180,6 +180,7 @@ def build(
     reads: Mapping[str, ReadPromise] = RAFT,
     isolation: str = STRICT_SERIALIZABLE,
     operations: Collection[str] = (),
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload of that name.
 
@@ -194,6 +195,8 @@ def build(
         isolation: the consistency models that its transactions must satisfy, separated by commas; as a rule what it
             promises (`Capabilities.isolation`).
         operations: groups of operations that it has (`Capabilities.operations`), for workloads that do more with more.
+        late_s: how much later than usual something may arrive although nothing is wrong (`Test.late_s`), for workloads
+            that wait until nothing is under way.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -202,7 +205,7 @@ def build(
     found = WORKLOADS[name][0] if name in WORKLOADS else plugins.find("workload", name, WORKLOADS)
     if not isinstance(found, Workload):
         load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s}
-        load |= {"reads": reads, "isolation": isolation, "operations": operations}
+        load |= {"reads": reads, "isolation": isolation, "operations": operations, "late_s": late_s}
         found = plugins.made("workload", name, found, **load)
     if not isinstance(found, Workload):
         raise UsageError(f"workload {name!r} made {found!r:.80}, not a Workload.")

@@ -15,10 +15,10 @@ from splitbrain.harness.contract.brokers import ClassicQueues, Delivery
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import CLASSIC_QUEUES
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import clients, mix, time_limit
+from splitbrain.harness.generators import mix
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.queue import BATCH, DRAIN_S, SETTLE_S, Drain, Enqueues, of_any, reported
+from splitbrain.workloads.queue import BATCH, SETTLE_S, Drain, Enqueues, drained, of_any, reported
 from splitbrain.workloads.sessions import SessionClient
 
 NAMES: Final = ("c0", "c1", "c2", "c3", "c4", "c5")
@@ -84,16 +84,23 @@ def conversion(
     concurrency: int,  # noqa: ARG001
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     fs = ("send", "receive", "return", "convert", "exhaust")
     of_queues = [of_any(f, NAMES) for f in ("receive", "return", "convert")]
-    options = {"enqueue": "send", "dequeue": "receive", "drain": "exhaust", "order": "none", "settle_s": SETTLE_S}
+    options = {
+        "enqueue": "send",
+        "dequeue": "receive",
+        "drain": "exhaust",
+        "order": "none",
+        "settle_s": SETTLE_S + late_s,
+    }
     return Workload(
         name="conversion",
         client=ConversionClient(),
         generator=mix(Enqueues(names=NAMES, f="send"), *of_queues, weights=list(WEIGHTS)),
-        final_generator=clients(time_limit(DRAIN_S, Drain(names=NAMES, f="exhaust"))),
+        final_generator=drained(Drain(names=NAMES, f="exhaust"), late_s=late_s),
         checkers=(
             CheckerSpec("queue", options),
             CheckerSpec("stats"),

@@ -77,9 +77,16 @@ def dead_letter(
     concurrency: int,  # noqa: ARG001
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     options = {"ttl_s": TTL_S}
     return workload(
-        "dead-letter", DeadLetterClient(), consumes=each(_consume), limit=LIMIT, weights=WEIGHTS, options=options
+        "dead-letter",
+        DeadLetterClient(),
+        consumes=each(_consume),
+        limit=LIMIT,
+        weights=WEIGHTS,
+        options=options,
+        late_s=late_s,
     )

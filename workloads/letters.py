@@ -9,16 +9,14 @@ from typing import Any, Final, TypeVar
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, LimitedQueues
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import Generator, clients, mix, phases, time_limit
+from splitbrain.harness.generators import Generator, mix
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.queue import SETTLE_S, Drain, Enqueues, of_any
+from splitbrain.workloads.queue import SETTLE_S, Drain, Enqueues, drained, of_any
 from splitbrain.workloads.sessions import SessionClient
 
 FS: Final = ("enqueue", "consume", "collect")
 
-DRAIN_S: Final = 60.0
-"""For the queues, and once more for their dead letters."""
 
 Limited = TypeVar("Limited", bound=LimitedQueues)
 
@@ -83,6 +81,7 @@ def workload(
     limit: int,
     weights: Sequence[int],
     options: Mapping[str, Any],
+    late_s: float,
 ) -> Workload:
     """A workload of publishes, consumes and reads of dead letters, judged by the checker that is named like it.
 
@@ -95,6 +94,7 @@ def workload(
         limit: how often a message may be given back.
         weights: of the three functions.
         options: further ones of the checker.
+        late_s: how much later than usual something may arrive although nothing is wrong.
     """
     names = client.names
     drains = (Drain(names=names, f="consume", returns=True), Drain(names=names, f="collect"))
@@ -102,9 +102,9 @@ def workload(
         name=name,
         client=client,
         generator=mix(Enqueues(names=names), consumes, of_any("collect", names), weights=list(weights)),
-        final_generator=phases(*(clients(time_limit(DRAIN_S, drain)) for drain in drains)),
+        final_generator=drained(*drains, late_s=late_s),
         checkers=(
-            CheckerSpec(name, {"limit": limit, **options, "settle_s": SETTLE_S}),
+            CheckerSpec(name, {"limit": limit, **options, "settle_s": SETTLE_S + late_s}),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": list(FS)}),
         ),

@@ -93,8 +93,15 @@ def poison(
     concurrency: int,  # noqa: ARG001
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     return workload(
-        "poison", PoisonClient(), consumes=of_any("consume", NAMES), limit=LIMIT, weights=WEIGHTS, options={}
+        "poison",
+        PoisonClient(),
+        consumes=of_any("consume", NAMES),
+        limit=LIMIT,
+        weights=WEIGHTS,
+        options={},
+        late_s=late_s,
     )

@@ -29,6 +29,7 @@ from splitbrain.harness.generators import (
     each,
     invoke,
     mix,
+    phases,
     time_limit,
 )
 from splitbrain.harness.generators.leaves import assign
@@ -53,9 +54,15 @@ HOLDS: Final = 3
 """So many at a time: when it has more, it acknowledges the oldest ones as it begins its next op."""
 
 SETTLE_S: Final = 10.0
-"""How long a message may be away whose taker is gone: until the system has noticed that its connection is closed."""
+"""How long a message may be away whose taker is gone: until the system has noticed that its connection is closed.
+
+Where a request may arrive late, as its taker has gone long before, it may be away for so much longer.
+"""
 
 DRAIN_S: Final = 60.0
+LATE_WAITS: Final = 6
+"""The time limit of all drains: so long, and so many times as long as something may arrive late."""
+
 RETRY_S: Final = 0.2
 _SECOND_NS: Final = 1_000_000_000
 
@@ -161,13 +168,14 @@ class Drain(msgspec.Struct, frozen=True):
     """Drains every queue through every node, until each node found each of them empty after the last thing in it.
 
     What a drain took, and a drain of unknown outcome, make all nodes be asked again. What was taken by clients that are
-    gone may come back later: so the last questions are asked `SETTLE_S` after the first one, and after a drain of
+    gone may come back later: so the last questions are asked `settle_s` after the first one, and after a drain of
     unknown outcome. Then nothing is left to come out, and the generator ends.
 
     Attributes:
         names: of the queues.
         f: what is asked, by ops of this function; an answer that holds nothing says that the queue is empty.
         returns: whether what an op took may come back to its queue although the op's outcome is known.
+        settle_s: how long what a client took may be away that is gone.
         due_ns: when each queue may be found empty for good; empty before the first question.
         empty_ns: when a question was asked to which the answer was that the queue is empty, by queue and node.
         later_ns: when to ask again what was not answered.
@@ -177,6 +185,7 @@ class Drain(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = NAMES
     f: str = "drain"
     returns: bool = False
+    settle_s: float = SETTLE_S
     due_ns: Mapping[str, int] = {}
     empty_ns: Mapping[_Pair, int] = {}
     later_ns: Mapping[_Pair, int] = {}
@@ -186,7 +195,7 @@ class Drain(msgspec.Struct, frozen=True):
         """A drain that has to be asked for, by a free client of its node."""
         now = ctx.time_ns
         if not self.due_ns:
-            due_ns = dict.fromkeys(self.names, now + round(SETTLE_S * _SECOND_NS))
+            due_ns = dict.fromkeys(self.names, now + round(self.settle_s * _SECOND_NS))
             return msgspec.structs.replace(self, due_ns=due_ns).op(ctx)
         nodes = sorted({ctx.node_of(thread) or "" for thread in bits(ctx.threads)})
         left = [(name, node) for name in self.names for node in nodes if not self._is_done((name, node))]
@@ -215,7 +224,7 @@ class Drain(msgspec.Struct, frozen=True):
         if event.type == "fail":
             later_ns = {**self.later_ns, pair: now + round(RETRY_S * _SECOND_NS)}
             return msgspec.structs.replace(self, asked=asked, later_ns=later_ns)
-        settle_ns = 0 if event.type == "ok" and not self.returns else round(SETTLE_S * _SECOND_NS)
+        settle_ns = 0 if event.type == "ok" and not self.returns else round(self.settle_s * _SECOND_NS)
         return msgspec.structs.replace(
             self,
             asked=asked,
@@ -232,12 +241,26 @@ class Drain(msgspec.Struct, frozen=True):
         return self.due_ns[pair[0]] + 1 if pair in self.empty_ns else self.later_ns.get(pair, 0)
 
 
+def drained(*drains: Drain, late_s: float) -> Generator:
+    """These drains by all clients, one after the other, each within its time limit.
+
+    Args:
+        drains: what they ask.
+        late_s: how much later than usual something may arrive although nothing is wrong.
+    """
+    limit_s, settle_s = DRAIN_S + LATE_WAITS * late_s, SETTLE_S + late_s
+    return phases(
+        *(clients(time_limit(limit_s, msgspec.structs.replace(drain, settle_s=settle_s))) for drain in drains)
+    )
+
+
 def queue(
     *,
     nodes: Sequence[NodeId],
     concurrency: int,  # noqa: ARG001 - as every builder
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     fs = ("enqueue", "dequeue", "drain")
@@ -245,9 +268,9 @@ def queue(
         name="queue",
         client=QueueClient(),
         generator=mix(Enqueues(), of_any("dequeue", NAMES), weights=[ENQUEUES, DEQUEUES]),
-        final_generator=clients(time_limit(DRAIN_S, Drain())),
+        final_generator=drained(Drain(), late_s=late_s),
         checkers=(
-            CheckerSpec("queue", {"settle_s": SETTLE_S, "nodes": [*nodes]}),
+            CheckerSpec("queue", {"settle_s": SETTLE_S + late_s, "nodes": [*nodes]}),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": list(fs)}),
         ),

@@ -23,6 +23,7 @@ from splitbrain.harness.campaigns.schedules import read as read_schedule
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.operations import READ_MODES, TRANSACTIONS
+from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.settings import chosen
 from splitbrain.harness.contract.test import (
     BURST_MAX,
@@ -176,6 +177,7 @@ def compose(options: RunOptions) -> Test:
     if not nemesis_names:
         raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
     models = names("--consistency-model", options.consistency_model)
+    late_s, pace_s = _lateness(options)
     workload = workloads.build(
         options.workload,
         nodes=nodes,
@@ -185,6 +187,7 @@ def compose(options: RunOptions) -> Test:
         reads=system.capabilities.session_reads,
         isolation=",".join(models) or system.capabilities.isolation,
         operations=system.capabilities.operations,
+        late_s=late_s,
     )
     if models and not any(spec.options.get("consistency_models") == list(models) for spec in workload.checkers):
         raise UsageError(
@@ -217,6 +220,8 @@ def compose(options: RunOptions) -> Test:
         recovery_s=options.recovery,
         quiet_s=options.progress_bound,
         availability=options.availability,
+        late_s=late_s,
+        pace_s=pace_s,
         options=msgspec.to_builtins(options),
     )
     if isinstance(backend, SimBackend):
@@ -332,6 +337,14 @@ def _check_world(options: RunOptions) -> None:
     worlds.check(options.world)
     if options.backend != "sim" and options.world != "lan":
         raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or remove it.")
+
+
+def _lateness(options: RunOptions) -> tuple[float, float]:
+    """`Test.late_s` and `Test.pace_s` of the world, which is known in simulation."""
+    if options.backend != "sim":
+        return 0.0, 0.0
+    world = worlds.world(worlds.pinned(options.world, options.seed), Streams(options.seed)["world"])
+    return worlds.late_s(world), worlds.pace_s_of(world)
 
 
 DEFAULTS: Final[Mapping[str, Any]] = {

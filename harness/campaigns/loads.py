@@ -24,7 +24,6 @@ from splitbrain.harness.campaigns.themes import (
     Theme,
 )
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.worlds import World
 from splitbrain.nemesis.catalogue import entry
 from splitbrain.nemesis.schedule import LONGEST
 
@@ -46,10 +45,6 @@ MORE_TURNS: Final = {"cpu": 4, "moment": 3, "bounce-at-moments": 2, "transfer": 
 """By kind of fault, how many more turns it needs: a large share of a CPU is enough for most nodes, many moments do not
 come, a transfer may be refused, and a power cut loses nothing where everything was synced.
 """
-
-MESSAGES: Final = 4
-SYNCS: Final = 2
-"""How many of each an op takes that is passed on to a leader and stored by a majority; an election takes as many."""
 
 PACES: Final = 10.0
 """So many ops one after the other are as long as an interval, or an op timeout, at least: in shorter ones a slow world
@@ -175,7 +170,7 @@ def drawn(
         nemeses: the names of the test's nemeses.
         nodes: how many nodes it has.
         time_limit_s: length of the faults phase that was asked for; None: drawn.
-        pace_s: how long an op takes while nothing is wrong (`pace_s_of`).
+        pace_s: how long an op takes while nothing is wrong (`worlds.pace_s_of`).
         recovery_s: how long the system may answer nothing after a fault's begin or end; infinite if that is not judged.
         ops_most: how many ops may be possible in the test, if its faults need so many.
         ops_affordable: how many may be if they do not, nor its workload.
@@ -335,14 +330,6 @@ def _at_most(
             return rate_hz, limit_s
     lowest_hz = rates_hz[0]
     return lowest_hz, limit_s if given else max(TIME_LIMITS_S[0], float(math.floor(ops_most / lowest_hz)))
-
-
-def pace_s_of(world: World) -> float:
-    """How long an op takes in a world on average, in seconds, as long as nothing is wrong with it."""
-    link, disk = world.link, world.disk
-    message_ns = link.min_ns + (link.max_ns - link.min_ns) / 5  # the mean of a fourth power
-    sync_ns = disk.sync_ns_min + (disk.sync_ns_max - disk.sync_ns_min) / 5
-    return (MESSAGES * message_ns + SYNCS * sync_ns) / 1e9
 
 
 def paced_interval_s(pace_s: float) -> float:

@@ -159,6 +159,8 @@ class Test:
         quiet_s: timeout for the replicas to converge after the last request; None for the system's own bound
             (`splitbrain.harness.contract.elections.Elections.bound_s`). Without effect for a system without elections.
         availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
+        late_s: how much later than usual something may arrive although nothing is wrong, as in the simulated `late`.
+        pace_s: how long an op takes on average while nothing is wrong, where that is known, as in simulation; else 0.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
 
@@ -182,6 +184,8 @@ class Test:
     recovery_s: float = 20.0
     quiet_s: float | None = None
     availability: float = 0.0
+    late_s: float = 0.0
+    pace_s: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:

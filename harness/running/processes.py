@@ -82,7 +82,7 @@ class Processes:
             DefiniteError: its node could not be reached.
             TimeoutError: a step took longer than allowed.
         """
-        limit_s = max(10.0, self._test.op_timeout_s)
+        limit_s = max(10.0, self._test.op_timeout_s) + self._test.late_s
         client = await within(
             self._clock, limit_s, self._prototype.open(self._test, self._deployment, self._test.nodes[0])
         )

@@ -41,6 +41,11 @@ from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
 FINAL_LIMIT_S = 60.0
 """The timeout of the final phase: after it no more ops begin."""
 
+LATE_WAITS = 6
+"""So many times as long as something may arrive late (`Test.late_s`) is added to that: each answer that does not come
+may have a workload wait so long, and ask again.
+"""
+
 STOPPED_RECOVERY_S = 3.0
 """How long an interrupted run waits for recovery."""
 
@@ -307,11 +312,12 @@ class _Run:
         self._phase("final")
         reached("final phase")
         began_ns = self._journal.time_ns()
+        limit_s = FINAL_LIMIT_S + LATE_WAITS * self._test.late_s
 
         def end_ns() -> int:
             if self.stop.requests > 1:
                 return 0
-            return began_ns + round((STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S) * 1e9)
+            return began_ns + round((STOPPED_FINAL_S if self.stop.requests else limit_s) * 1e9)
 
         await self._scheduler.drive(clients(generator), end_ns)
 

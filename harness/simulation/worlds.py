@@ -141,6 +141,10 @@ def _swarm(rng: Rng) -> World:
 DRAWN: Final = "swarm"
 """The world that is drawn."""
 
+MESSAGES: Final = 4
+SYNCS: Final = 2
+"""How many of each an op takes that is passed on to a leader and stored by a majority; an election takes as many."""
+
 _SEED_DIGITS: Final = len(str(2**63 - 1))
 """Of the highest seed; Python makes no numbers of some thousand digits."""
 
@@ -170,6 +174,19 @@ def world(name: str, rng: Rng) -> World:
 def pinned(name: str, seed: int) -> str:
     """The name of the world that `name` is in a run with this seed, whatever the seed of a later run is."""
     return f"{DRAWN}:{seed}" if name == DRAWN else name
+
+
+def late_s(world: World) -> float:
+    """How much later than usual something may arrive in a world, in seconds, although nothing is wrong."""
+    return 0.0 if world.stalls is None else world.stalls.length.max_ns / 1e9
+
+
+def pace_s_of(world: World) -> float:
+    """How long an op takes in a world on average, in seconds, as long as nothing is wrong with it."""
+    link, disk = world.link, world.disk
+    message_ns = link.min_ns + (link.max_ns - link.min_ns) / 5  # the mean of a fourth power
+    sync_ns = disk.sync_ns_min + (disk.sync_ns_max - disk.sync_ns_min) / 5
+    return (MESSAGES * message_ns + SYNCS * sync_ns) / 1e9
 
 
 def check(name: str) -> None:

@@ -43,6 +43,7 @@ from splitbrain.harness.generators import (
     limit,
     mix,
     once,
+    rate,
     repeat,
     sequence,
     sleep,
@@ -431,6 +432,33 @@ def test_a_setup_that_fails_ends_the_run_with_the_node_and_the_reason() -> None:
     assert isinstance(summary.failure, SystemUnderTestError)
     assert "could not prepare n1: connection refused" in str(summary.failure)
     assert recorder.clients() == []
+
+
+@pytest.mark.parametrize(("late_s", "is_ready"), [(0.0, False), (30.0, True)])
+def test_a_setup_has_as_much_more_time_as_something_may_arrive_late(*, late_s: float, is_ready: bool) -> None:
+    clock = VirtualClock()
+
+    class Slow(FakeClient):
+        async def open(self, test: Test, deployment: Deployment, node: str) -> FakeClient:
+            if not self.opened:
+                await clock.sleep_ns(20_000_000_000)
+            return await super().open(test, deployment, node)
+
+    test = dataclasses.replace(make_test(Slow()), late_s=late_s)
+    summary, _ = run(test, clock=clock)
+    assert (summary.failure is None) is is_ready
+
+
+@pytest.mark.parametrize(("late_s", "limit_s"), [(0.0, 60.0), (30.0, 240.0)])
+def test_the_final_phase_has_more_time_where_something_may_arrive_late(late_s: float, limit_s: float) -> None:
+    asking = each(lambda ctx: invoke("read"))
+    test = make_test(FakeClient(), time_limit_s=0.5)
+    endless = dataclasses.replace(test.workload, final_generator=rate(1.0, asking))
+    test = dataclasses.replace(test, workload=endless, late_s=late_s)
+    _, recorder = run(test, clock=VirtualClock())
+    phases = {op.value["phase"]: op.time / 1e9 for op in recorder.ops if op.f == "phase"}
+    last = max(op.time for op in recorder.clients()) / 1e9
+    assert limit_s - 3 < last - phases["final"] < limit_s + 3
 
 
 # --- phases ---------------------------------------------------------------------------------------------------------

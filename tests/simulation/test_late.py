@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import pytest
 
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.hunting.trial import carry_out
 from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation.links import Standstills
 from splitbrain.harness.simulation.network import SimNetwork
-from splitbrain.harness.simulation.worlds import Latency, Stalls, world
+from splitbrain.harness.simulation.worlds import WORLDS, Latency, Stalls, late_s, world
+from splitbrain.workloads.queue import SETTLE_S
 from tests.cli.test_arguments import OPTIONS
 from tests.simulation.test_network import MS, S, Town, broken, play, send_all
 
@@ -97,3 +104,74 @@ def test_replies_of_old_terms_arrive_where_messages_are_late_and_not_otherwise()
     found = next((seed for seed in range(1, 30) if late_replies("late", seed)), None)
     assert found is not None, "none of 29 runs got a reply of an old term"
     assert late_replies("lan", found) == 0
+
+
+# --- what follows for a test ------------------------------------------------------------------------------------------
+
+
+def options(workload: str, **given: object) -> RunOptions:
+    return RunOptions.of(**{**OPTIONS, "backend": "sim", "workload": workload, **given})
+
+
+def composed(workload: str, **given: object) -> Test:
+    return compose(options(workload, **given))
+
+
+def outcome(workload: str, **given: object) -> Outcome:
+    return carry_out(options(workload, **given)).outcome
+
+
+def options_of(test: Test, checker: str) -> Mapping[str, Any]:
+    return next(spec.options for spec in test.workload.checkers if spec.name == checker)
+
+
+def test_something_may_arrive_half_a_minute_late_in_one_world_only() -> None:
+    late = {name: late_s(world(name, Rng(1))) for name in WORLDS}
+    assert late == {**dict.fromkeys(WORLDS, 0.0), "late": 30.0}
+    assert composed("register", world="late").late_s == 30.0
+    assert composed("register").late_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("workload", "checker"),
+    [("queue", "queue"), ("poison", "poison"), ("conversion", "queue"), ("dead-letter", "dead-letter")],
+)
+def test_a_queue_is_taken_for_empty_only_when_no_request_of_a_client_that_is_gone_may_arrive(
+    workload: str, checker: str
+) -> None:
+    assert options_of(composed(workload), checker)["settle_s"] == SETTLE_S
+    assert options_of(composed(workload, world="late"), checker)["settle_s"] == SETTLE_S + 30.0
+
+
+def test_groups_of_queues_and_streams_have_more_time_to_recover_where_each_op_takes_long() -> None:
+    def bound_s(workload: str, world: str, **given: object) -> float:
+        return options_of(composed(workload, world=world, **given), "quorum-progress")["recovery_bound_s"]
+
+    assert bound_s("register", "slow-disks") == bound_s("register", "lan")
+    assert bound_s("queue", "lan") < bound_s("register", "lan") + 0.1
+    assert bound_s("queue", "slow-disks") > bound_s("queue", "lan") + 7
+    assert bound_s("queue", "slow-disks", progress_bound=3.0) == 3.0
+
+
+@pytest.mark.slow
+def test_a_message_that_comes_back_late_is_not_taken_for_lost() -> None:
+    """A client gave up a drain, whose request stood on its way: the message that it took was back after 10 s."""
+    given = {
+        "world": "late",
+        "nemesis": "packet,partition-ring,transfer",
+        "nodes": "4",
+        "concurrency": "10n",
+        "rate": 50.0,
+    }
+    given |= {"time_limit": 30.0, "interval": 2.0, "op_timeout": 5.0, "seed": 8036}
+    given |= {"settings": "chunk-bytes=2000,max-batch=1,max-pending=128,max-pipeline=64"}
+    assert outcome("queue", **given) is not Outcome.VIOLATION
+
+
+@pytest.mark.slow
+def test_queues_that_are_formed_slowly_on_slow_disks_violate_no_rule() -> None:
+    """With syncs of up to 570 ms a queue had no leader for 7.2 s."""
+    given = {"world": "swarm", "nemesis": "partition", "concurrency": "30n", "rate": 20.0, "burst": 10, "overlap": 0.9}
+    given |= {"time_limit": 55.0, "interval": 14.0, "seed": 8265}
+    given |= {"settings": "apply-slice=16,max-batch=1,snapshot-interval=16"}
+    assert outcome("poison", **given) is Outcome.PASS

@@ -36,7 +36,6 @@ from splitbrain.harness.campaigns.loads import (
     judged_node_hz,
     kinds_at_most,
     least_interval_s,
-    pace_s_of,
 )
 from splitbrain.harness.campaigns.loads import drawn as figures
 from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
@@ -49,6 +48,7 @@ from splitbrain.harness.campaigns.swarm import (
     NODES,
     SELDOM,
     SYNCING,
+    SYNCING_PACE_S,
     Asked,
     asked_for,
     draw,
@@ -395,7 +395,7 @@ def test_no_test_has_more_possible_ops_than_are_worth_it() -> None:
     asked = asked_for(**_request())
     for seed in range(1, 400):
         drawn = draw(seed, asked)
-        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        pace_s = worlds.pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
         possible_hz = min(drawn.rate, client_count(drawn.concurrency, int(drawn.nodes)) / pace_s)
         assert possible_hz * drawn.time_limit <= 1.1 * OPS_MOST, drawn
 
@@ -414,7 +414,7 @@ def test_a_test_whose_ops_are_dear_has_fewer_of_them_if_its_faults_allow_that() 
         least = 2 * OPS_MIN * OPS_FACTOR.get(drawn.workload, 1.0)
         # The lowest rate at which each node is asked often enough, for as long as all faults need.
         judged = 2 * JUDGED_NODE_HZ[1] * int(drawn.nodes) * drawn.time_limit
-        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        pace_s = worlds.pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
         possible_hz = min(drawn.rate, client_count(drawn.concurrency, int(drawn.nodes)) / pace_s)
         assert possible_hz * drawn.time_limit <= 1.1 * max(most, least, judged), drawn
     assert bounded > 200
@@ -484,7 +484,7 @@ def test_faults_leave_time_for_their_effects_and_clients_can_do_enough(seed: int
         assert drawn.burst == 1, "a burst would pass by the fault"
     if SILENCING & set(names("--nemesis", drawn.nemesis)):
         assert drawn.rate >= SILENCED_HZ
-        pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+        pace_s = worlds.pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
         assert drawn.op_timeout <= SILENCED_OP_TIMEOUT_S or PACES * pace_s > SILENCED_OP_TIMEOUT_S
     assert drawn.op_timeout in OP_TIMEOUTS_S
     shortest_s = min([drawn.interval / 2, *(PASSES_S for kind in chosen if KINDS[kind].over)])
@@ -527,24 +527,31 @@ def test_most_tests_are_of_single_values_and_no_upgrade_is_beside_the_others() -
 def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) -> None:
     drawn = draw(seed, EVERYTHING)
     assert drawn.interval is not None
-    pace_s = pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+    pace_s = worlds.pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
     assert drawn.op_timeout >= min(PACES * pace_s, OP_TIMEOUTS_S[-2])
     assert len(set(kinds(names("--nemesis", drawn.nemesis)))) <= kinds_at_most(pace_s)
     if not set(MORE_TURNS) & set(kinds(names("--nemesis", drawn.nemesis))):
         assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
 
 
-def test_queues_and_streams_are_not_drawn_on_disks_that_take_as_long_as_an_election() -> None:
+def test_queues_and_streams_are_drawn_only_in_worlds_that_are_quick_and_never_late() -> None:
     nemeses = ("clog-out", "kill-leader", "disk-slow")
-    asked = Asked(workloads=tuple(sorted(SYNCING)), nemeses=nemeses)
-    assert "slow-disks" not in {draw(seed, asked).world for seed in range(300)}
-    others = Asked(workloads=("register",), nemeses=nemeses)
-    assert "slow-disks" in {draw(seed, others).world for seed in range(300)}
+
+    def drawn(*workloads: str) -> set[tuple[str, bool]]:
+        asked = Asked(workloads=workloads, nemeses=nemeses)
+        names = ((seed, draw(seed, asked).world) for seed in range(300))
+        return {
+            (name, worlds.pace_s_of(worlds.world(worlds.pinned(name, seed), Streams(seed)["world"])) > SYNCING_PACE_S)
+            for seed, name in names
+        }
+
+    assert drawn(*sorted(SYNCING)) == {(name, False) for name in ("lan", "wan", "globe", "slow-cpu", "swarm")}
+    assert {("slow-disks", True), ("late", False), ("swarm", True)} <= drawn("register")
 
 
 @pytest.mark.parametrize(("world", "pace_s"), [("lan", 0.007), ("globe", 0.388), ("slow-disks", 0.723)])
 def test_an_op_takes_four_messages_and_two_syncs(world: str, pace_s: float) -> None:
-    assert pace_s_of(worlds.world(world, Streams(1)["world"])) == pytest.approx(pace_s, abs=0.001)
+    assert worlds.pace_s_of(worlds.world(world, Streams(1)["world"])) == pytest.approx(pace_s, abs=0.001)
 
 
 @given(SEEDS)

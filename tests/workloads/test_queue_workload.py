@@ -203,12 +203,14 @@ AnswerTo = Callable[[Op, int], tuple[OpType, Any]]
 """How a drain ends: the op, and how many were answered before."""
 
 
-def drained(answer: AnswerTo, *, clients: int = 6, limit_s: float = 60.0) -> tuple[list[Op], float]:
+def drained(
+    answer: AnswerTo, *, clients: int = 6, limit_s: float = 60.0, settle_s: float = SETTLE_S
+) -> tuple[list[Op], float]:
     """The ops of a drain through three nodes, and when it ended, in seconds; the limit if it did not."""
     streams = Streams(1)
     ctx = Context.initial(clients, THREE, streams["workload"], streams["nemesis"])
     ctx = ctx.restrict(~ctx.nemesis_bit)
-    generator: Any = Drain()
+    generator: Any = Drain(settle_s=settle_s)
     history: list[Op] = []
     under_way: list[tuple[int, Op]] = []
     answered = 0
@@ -292,6 +294,21 @@ def test_a_drain_of_unknown_outcome_has_to_settle_again() -> None:
     history, ended_s = drained(answer)
     assert broke[0] + SETTLE_S < ended_s < broke[0] + SETTLE_S + 2
     assert judged(history).valid == "true"
+
+
+def test_where_requests_may_arrive_late_the_last_questions_come_so_much_later() -> None:
+    broke: list[float] = []
+
+    def answer(op: Op, answered: int) -> tuple[OpType, Any]:
+        if not broke and op.key == "q0":
+            broke.append(op.time / 1e9)
+            return "info", None
+        return "ok", []
+
+    history, ended_s = drained(answer, settle_s=40.0)
+    assert broke[0] + 40.0 < ended_s < broke[0] + 42.0
+    last = [op for op in invocations(history) if op.time > (broke[0] + 40.0) * 1e9]
+    assert {(op.key, op.node) for op in last} == {(name, node) for name in NAMES for node in THREE}
 
 
 def test_a_drain_that_one_node_refuses_is_repeated_and_never_ends_by_itself() -> None:
