@@ -3,6 +3,8 @@
 One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), or most of the
 time where a test wants that, two at most: with more of them too little of a cluster works. The next fault is drawn
 without replacement until every fault had its turn: with independent draws some faults would not occur in a short run.
+One that finds nothing to hit while another is in force (no node can be spared) has its turn again as soon as that is
+healed: else a fault that lasts might keep another one from ever taking place.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from splitbrain.harness.generators import PENDING, Context, Generator, Pending, 
 from splitbrain.nemesis.kinds import Injection, Kind, Rounds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
-from splitbrain.results.nemesisop import request
+from splitbrain.results.nemesisop import action_in, hits_something, request
 
 IN_FORCE_MAX: Final = 2
 """Faults that are in force at once."""
@@ -98,8 +100,8 @@ class Schedule(msgspec.Struct, frozen=True):
     While one fault is in force, a second one begins with the probability `overlap` before that is healed.
 
     The rest is its state: the faults in force, in the order of their begins; for each fault the rest of its round; the
-    faults that have not had their turn yet; when the next op is due (None while an op is in progress, whose end
-    decides).
+    faults that have not had their turn yet; what was drawn for the last begin; whether that one is to have its turn
+    again; when the next op is due (None while an op is in progress, whose end decides).
     """
 
     faults: tuple[Fault, ...]
@@ -109,6 +111,8 @@ class Schedule(msgspec.Struct, frozen=True):
     in_force: tuple[int, ...] = ()
     remaining: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
+    begun: Mapping[str, Any] = {}
+    missed: bool = False
     gap_ns: int = 0
     due_ns: int | None = None
 
@@ -137,7 +141,8 @@ class Schedule(msgspec.Struct, frozen=True):
         """The distance to the next op counts from the end of the last one."""
         if event.process != NEMESIS or event.type == "invoke":
             return self
-        return msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
+        due = msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
+        return due._give_back() if len(self.in_force) > 1 and _missed(event) else due
 
     def idle_until(self) -> int:
         """The next op's time, once that is known."""
@@ -153,7 +158,7 @@ class Schedule(msgspec.Struct, frozen=True):
     def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
             return False
-        overlaps = rng.random() < self.overlap
+        overlaps = rng.random() < self.overlap and not self.missed
         full = len(self.in_force) == min(IN_FORCE_MAX, len(self.faults))
         return full or not overlaps or self._ends_soon(time_ns)
 
@@ -164,7 +169,20 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def _stop(self, rng: Rng) -> Result:
         healed = rng.choice(self.in_force)
-        return self.faults[healed].stop(), msgspec.structs.replace(self, in_force=_without(self.in_force, healed))
+        left = msgspec.structs.replace(self, in_force=_without(self.in_force, healed), missed=False)
+        return self.faults[healed].stop(), left
+
+    def _give_back(self) -> Schedule:
+        """The last fault that began is not in force: it has its turn again, the same way, once the other is healed."""
+        *others, last = self.in_force
+        rest = (self.begun, *self.remaining[last])
+        return msgspec.structs.replace(
+            self,
+            in_force=tuple(others),
+            turns=(last, *self.turns),
+            remaining=(*self.remaining[:last], rest, *self.remaining[last + 1 :]),
+            missed=True,
+        )
 
     def _start(self, able: Sequence[int], nodes: Sequence[str], rng: Rng) -> Result:
         turns = self.turns
@@ -181,7 +199,16 @@ class Schedule(msgspec.Struct, frozen=True):
             in_force=(*self.in_force, chosen),
             turns=_without_one(turns, chosen),
             remaining=(*remaining[:chosen], tuple(rest), *remaining[chosen + 1 :]),
+            begun=drawn,
         )
+
+
+def _missed(event: Op) -> bool:
+    """Whether an op that should begin a fault found nothing to hit."""
+    if event.type != "ok" or action_in(event.value) != "start":
+        return False
+    target = event.value.get("target")
+    return isinstance(target, str) and not hits_something(target)
 
 
 def _shuffled(items: Sequence[T], rng: Rng) -> tuple[T, ...]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Hunt the metadata cluster without any bug, hour after hour of simulated time; docs/hours.json keeps what was seen.
 
-usage: tools/hours.py HOURS [--draw DRAW] [--jobs N]      until that draw has so many simulated hours in all
+usage: tools/hours.py HOURS [--draw DRAW] [--jobs N] [--seed SEED]      until a draw has so many hours in all
 
 A draw fixes something, with all that a hunt draws otherwise: `store` the workloads of the metadata store, `queues`
-those of queues and streams, `strategies` what `tools/strategies.py` asks of the tables, here asked of the tree. Seeds
-go on where the last ones of a draw ended, so that no test is counted twice, and each entry names the revision of the
-code. A violation ends it with exit code 1: it is a bug to mend, and its seeds are not counted. docs/bugs.md quotes the
-sums.
+those of queues and streams, `strategies` what `tools/strategies.py` asks of the tables, here asked of the tree. Hours
+are simulated ones. Seeds go on where the last ones of a draw ended, or at SEED behind them, so that no test is counted
+twice, and each entry names the revision of the code. A violation ends it with exit code 1: it is a bug to mend, and its
+seeds are not counted. docs/bugs.md quotes the sums.
 """
 
 from __future__ import annotations
@@ -133,17 +133,18 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("hours", type=float)
     parser.add_argument("--draw", choices=get_args(Draw), default="default")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
     found = read()
     while (there := sum(each.simulated_h for each in found if each.draw == given.draw)) < given.hours:
         seed = max((last for each in found if each.draw == given.draw for _, last in each.seeds), default=0) + 1
-        answer = hunt(given.draw, seed, given.jobs)
+        answer = hunt(given.draw, max(seed, given.seed), given.jobs)
         if answer["findings"]:
             print(json.dumps(answer["findings"], indent=1))
             raise SystemExit(f"a hunt from seed {seed} on found something: mend it")
         found = added(found, of_answer(given.draw, answer))
         keep(found)
-        print(f"{there:6.2f} h, next seed {seed + RUNS}", flush=True)
+        print(f"{there:6.2f} h, next seed {max(seed, given.seed) + RUNS}", flush=True)
 
 
 if __name__ == "__main__":

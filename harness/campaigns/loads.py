@@ -54,6 +54,15 @@ would have no leader most of the time, or the number of ops that are possible wo
 LEAST_OP_TIMEOUTS_S: Final = {"lock": 2.0, "lease-lock": 2.0, "create-once": 2.0}
 """By workload: it has few clients, of which one at a time gets what all want."""
 
+FEW_CLIENTS: Final = 3
+FEW_OP_TIMEOUT_S: Final = 2.0
+"""The longest op timeout of a test with fewer clients on each node, if ops are not slower: while all of them wait for
+answers that do not come, nothing else is asked.
+"""
+
+LEAST_WORKLOAD_RATES_HZ: Final = {"bank": 50.0, "monotonic": 100.0}
+"""By workload, where so many ops may be: at lower rates few are under way beside those that could contradict them."""
+
 LEAST_RATES_HZ: Final = {"cpu": 200.0, "restart": 200.0, "bounce-at-moments": 50.0}
 """By kind of fault: at lower rates nodes need less of a CPU than they have, a restart of milliseconds meets no client,
 and nodes pass few marks while a fault waits for one.
@@ -188,7 +197,8 @@ def drawn(
     limit_s = min([each for each in TIME_LIMITS_S if each >= max(limit_s, turns.shortest_s)], default=TIME_LIMITS_S[-1])
     if time_limit_s is not None:
         limit_s = time_limit_s
-    op_timeout_s = _op_timeout_s(op_timeout_s, workload, pace_s, limit_s, silenced=turns.silenced)
+    few = client_count(_clients(workload, concurrency, 0.0, nodes), nodes) < FEW_CLIENTS * nodes
+    op_timeout_s = _op_timeout_s(op_timeout_s, workload, pace_s, limit_s, silenced=turns.silenced, few=few)
     needed_hz = ops_min / max(TIME_LIMITS_S[0], limit_s)
     prompt_s = min(PROMPT_SHARE * op_timeout_s, PROMPT_S)
     clients = _clients(workload, concurrency, needed_hz * prompt_s, nodes)
@@ -196,7 +206,10 @@ def drawn(
     if ops_most < math.inf and time_limit_s is None and rng.random() < SHORTER:
         limit_s = _shorter(ops_most, min(rate_hz, clients_hz), limit_s, max(turns.shortest_s, SHORTENED_S))
         needed_hz = ops_min / limit_s
-    least_hz = _enough([needed_hz, turns.least_hz])
+    beside_hz = LEAST_WORKLOAD_RATES_HZ.get(workload, 0.0)
+    if beside_hz * max(limit_s, turns.shortest_s) > ops_most:
+        beside_hz = 0.0
+    least_hz = _enough([needed_hz, turns.least_hz, beside_hz])
     rate_hz, limit_s = _at_most(
         ops_most,
         [rate for rate in RATES_HZ if least_hz <= rate <= max(rate_hz, least_hz)],
@@ -220,11 +233,12 @@ def drawn(
     )
 
 
-def _op_timeout_s(drawn_s: float, workload: str, pace_s: float, limit_s: float, *, silenced: bool) -> float:
-    """The op timeout that was drawn, or the next one that a slow world or a silent system allows."""
+def _op_timeout_s(drawn_s: float, workload: str, pace_s: float, limit_s: float, *, silenced: bool, few: bool) -> float:
+    """The op timeout that was drawn, or the next one that a slow world, a silent system or few clients allow."""
     slowest_s = max(LEAST_OP_TIMEOUTS_S.get(workload, 0.0), PACES * pace_s)
+    longest_s = min(SILENCED_OP_TIMEOUT_S if silenced else math.inf, FEW_OP_TIMEOUT_S if few else math.inf)
     able_s = max(
-        min(drawn_s, SILENCED_OP_TIMEOUT_S) if silenced else drawn_s,
+        min(drawn_s, longest_s),
         min([each for each in OP_TIMEOUTS_S if each >= slowest_s], default=OP_TIMEOUTS_S[-1]),
     )
     return max([each for each in OP_TIMEOUTS_S if each <= min(able_s, limit_s / OPS_EACH)], default=OP_TIMEOUTS_S[0])

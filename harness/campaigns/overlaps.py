@@ -58,11 +58,21 @@ def _with_quorum(drawn: float, nemeses: Sequence[str], nodes: int) -> float:
     silenced = not SILENCING.isdisjoint(chosen)
     if silenced and waits:
         return SELDOM
+    if silenced and all(SILENCING.intersection(of_kind) for of_kind in _by_kind(chosen)):
+        return SELDOM
     if silenced:
         return OVERLAP if len(kinds(chosen)) <= 2 else OVERLAPS[1]
     if misses_members(chosen) and nodes % 2 and (drawn > OVERLAP or nodes <= FEW_NODES):
         return SELDOM
     return drawn
+
+
+def _by_kind(nemeses: Sequence[str]) -> Collection[list[str]]:
+    """The names of each kind of fault."""
+    found: dict[str, list[str]] = {}
+    for name in nemeses:
+        found.setdefault(entry(name).kind.name, []).append(name)
+    return found.values()
 
 
 def nodes_of(drawn: int, overlap: float, nemeses: Sequence[str], possible: Collection[int]) -> int:

@@ -33,6 +33,9 @@ OVERLAPS: Final = (OVERLAP, 0.6, 0.9)
 fault (a learner, a node that is out, a cluster with no more nodes than a majority), and show only by a second one.
 """
 
+SELDOM: Final = (0.1,)
+"""Where each overlap leaves the cluster silent."""
+
 WORLD: Final = DRAWN
 
 KINDS_MAX: Final = 4
@@ -353,7 +356,7 @@ FORMER_GROUPS: Final = Theme(
     core=("groups", "groups-all", "groups-some"),
     worlds=("lan", WORLD),
     concurrency=("1n", "2n"),
-    rates_hz=(50.0,),
+    rates_hz=(100.0,),
     time_limits_s=(30.0,),
     intervals_s=(1.0, 2.0),
     overlaps=OVERLAPS[1:],
@@ -455,6 +458,7 @@ STARTING_SLOWLY: Final = Theme(
     time_limits_s=(12.0, 20.0),
     intervals_s=(1.0, 2.0),
     op_timeouts_s=(5.0,),
+    overlaps=SELDOM,
 )
 """Nodes that lead, and are asked, before they have applied what was committed in their former lives."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -47,18 +47,37 @@ START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
 
 
+def never(op: Op, in_force: Collection[str]) -> bool:
+    """For `schedule`: each op hits what it should."""
+    return False
+
+
 def schedule(
-    package: NemesisPackage, seed: int = 1, seconds: float = 30.0, nodes: Sequence[str] = FIVE, took_s: float = 0.3
+    package: NemesisPackage,
+    seed: int = 1,
+    seconds: float = 30.0,
+    nodes: Sequence[str] = FIVE,
+    took_s: float = 0.3,
+    misses: Callable[[Op, Collection[str]], bool] = never,
 ) -> list[Op]:
-    """The nemesis ops of a run, invocations at the times at which they come; each takes `took_s`."""
+    """The nemesis ops of a run, invocations at the times at which they come; each takes `took_s`.
+
+    `misses` decides which ops find nothing to hit, given the kinds of fault that are in force.
+    """
     assert package.generator is not None
-    return drive(package.generator, seed, seconds, nodes, took_s)
+    return drive(package.generator, seed, seconds, nodes, took_s, misses)
 
 
 def drive(
-    generator: Generator, seed: int = 1, seconds: float = 30.0, nodes: Sequence[str] = FIVE, took_s: float = 0.3
+    generator: Generator,
+    seed: int = 1,
+    seconds: float = 30.0,
+    nodes: Sequence[str] = FIVE,
+    took_s: float = 0.3,
+    misses: Callable[[Op, Collection[str]], bool] = never,
 ) -> list[Op]:
     streams = Streams(seed)
+    struck: set[str] = set()
     ctx = Context.initial(10, nodes, streams["workload"], streams["nemesis"])
     invoked: list[Op] = []
     while ctx.time_ns < seconds * SECOND:
@@ -79,7 +98,14 @@ def drive(
         assert_waits(generator, ctx)
         ctx.time_ns += round(took_s * SECOND)
         ctx.free |= ctx.nemesis_bit
-        generator = generator.update(ctx, msgspec.structs.replace(op.complete("ok", op.value), time=ctx.time_ns))
+        fault, begins, found = op.value["fault"], op.value["action"] == "start", op.value
+        if misses(op, struck):
+            found = {**op.value, "target": "none: no node can be spared"}
+        elif begins:
+            struck.add(fault)
+        else:
+            struck.discard(fault)
+        generator = generator.update(ctx, msgspec.structs.replace(op.complete("ok", found), time=ctx.time_ns))
     return invoked
 
 
@@ -396,6 +422,48 @@ def test_faults_overlap_now_and_then_two_at_most_and_end_in_pairs(seed: int) -> 
     assert set(sizes) == {0, 1, 2}
     for before, op in zip([set[str](), *states], ops, strict=False):
         assert (START_OF[op.f] in before) if op.f in START_OF else (op.f not in before)
+
+
+def spares_none(op: Op, in_force: Collection[str]) -> bool:
+    """As a kill of a node finds none while a minority is paused."""
+    return op.value["action"] == "start" and bool(in_force)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fault_that_hits_nothing_beside_another_one_has_its_turn_when_that_is_healed(seed: int) -> None:
+    ops = schedule(build(["pause", "kill"], overlap=0.9), seed, seconds=200, misses=spares_none)
+    beside = hit = 0
+    struck: str | None = None
+    for op, after, later in zip(ops, ops[1:], ops[2:], strict=False):
+        fault, begins = op.value["fault"], op.value["action"] == "start"
+        if begins and struck is not None:
+            beside += 1
+            assert (after.value["fault"], after.value["action"]) == (struck, "stop"), "nothing else begins meanwhile"
+            assert (later.value["fault"], later.value["action"]) == (fault, "start"), "it has its turn again"
+            assert asked_for(later) == asked_for(op)
+        elif begins:
+            hit += 1
+            struck = fault
+        elif fault == struck:
+            struck = None
+    assert beside > 5
+    assert hit > 5
+    kinds = [op.value["fault"] for op in ops if op.value["action"] == "start"]
+    assert min(Counter(kinds).values()) > len(kinds) / 4
+
+
+def asked_for(op: Op) -> dict[str, Any]:
+    """What a request asks for; the order of the nodes is drawn anew."""
+    return {name: value for name, value in op.value.items() if name != "order"}
+
+
+def test_a_fault_that_hits_nothing_by_itself_has_used_its_turn() -> None:
+    def misses(op: Op, in_force: Collection[str]) -> bool:
+        return op.value["fault"] == "kill"
+
+    names = ["partition", "kill", "pause"]
+    found, usual = (schedule(build(names, overlap=0.0), seconds=300, misses=each) for each in (misses, never))
+    assert [(op.f, asked_for(op)) for op in found] == [(op.f, asked_for(op)) for op in usual]
 
 
 def test_the_overlap_is_how_often_a_second_fault_begins_in_a_first_one() -> None:

@@ -18,8 +18,11 @@ from splitbrain.harness.campaigns.compose import RunOptions, client_count, comma
 from splitbrain.harness.campaigns.costs import OPS_MOST, affordable_nodes, affordable_ops
 from splitbrain.harness.campaigns.loads import (
     CLIENTS_MAX,
+    FEW_CLIENTS,
+    FEW_OP_TIMEOUT_S,
     JUDGED_NODE_HZ,
     LEAST_RATES_HZ,
+    LEAST_WORKLOAD_RATES_HZ,
     MOMENTARY,
     MORE_TURNS,
     OPS_FACTOR,
@@ -532,6 +535,33 @@ def test_a_slow_world_has_the_time_that_its_ops_and_elections_take(seed: int) ->
     assert len(set(kinds(names("--nemesis", drawn.nemesis)))) <= kinds_at_most(pace_s)
     if not set(MORE_TURNS) & set(kinds(names("--nemesis", drawn.nemesis))):
         assert drawn.interval >= min(PACES * pace_s, INTERVALS_S[-2])
+
+
+@given(SEEDS)
+def test_few_clients_wait_for_two_seconds_at_most_where_ops_are_quick(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    pace_s = worlds.pace_s_of(worlds.world(worlds.pinned(drawn.world, seed), Streams(seed)["world"]))
+    if client_count(drawn.concurrency, int(drawn.nodes)) < FEW_CLIENTS * int(drawn.nodes):
+        assert drawn.op_timeout <= FEW_OP_TIMEOUT_S or PACES * pace_s > FEW_OP_TIMEOUT_S
+
+
+@given(SEEDS)
+def test_where_every_fault_silences_the_cluster_few_overlap(seed: int) -> None:
+    drawn = draw(seed, EVERYTHING)
+    by_kind: dict[str, set[str]] = {}
+    for name in names("--nemesis", drawn.nemesis):
+        by_kind.setdefault(next(iter(kinds([name]))), set()).add(name)
+    if all(chosen & SILENCING for chosen in by_kind.values()):
+        assert drawn.overlap <= SELDOM_OVERLAP
+
+
+@pytest.mark.parametrize("workload", LEAST_WORKLOAD_RATES_HZ)
+def test_workloads_that_are_judged_by_ops_at_the_same_time_have_the_rate_for_them(workload: str) -> None:
+    asked = Asked(workloads=(workload,), nemeses=EVERYTHING.nemeses)
+    drawn = [draw(seed, asked) for seed in range(100)]
+    rates = [each.rate or 0.0 for each in drawn if each.time_limit != PATIENT_LIMIT_S]
+    assert len(rates) > 50
+    assert min(rates) >= LEAST_WORKLOAD_RATES_HZ[workload]
 
 
 def test_queues_and_streams_are_drawn_only_in_worlds_that_are_quick_and_never_late() -> None:

@@ -388,7 +388,8 @@ def _progress(run: Run, window: Window) -> str:
         else:
             results.add("too few")
     if results != {"silent"}:
-        return "too few ops"
+        room = window.end - run.timeout - (window.start + run.bound)
+        return "too few ops" if room >= min(MOMENT, run.timeout) else "not judged"
     members = {node for core in cores for node in core}
     took = [op.end - op.begin for op in asked if op.served and op.end is not None and op.node in members]
     late = len(took) >= run.attempts and 2 * statistics.median(took) > run.timeout

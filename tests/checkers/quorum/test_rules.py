@@ -138,7 +138,22 @@ def test_silence_of_a_moment_is_none(end_s: float, broken: tuple[str, ...]) -> N
     story.fault(end_s, end_s + 0.1, cut=between("12345"))
     verdict = story.judged()
     assert rules(verdict) == broken
-    assert window(verdict, 0.0)["Q3"] == ("violated" if broken else "too few ops")
+    assert window(verdict, 0.0)["Q3"] == ("violated" if broken else "not judged")
+
+
+def test_a_window_that_leaves_less_than_a_moment_is_not_judged_whatever_the_load_unless_all_answered() -> None:
+    """No number of ops would be enough, so that more of them is no advice; answers of all are progress nevertheless."""
+
+    def result(end_s: float, answering: str) -> tuple[str, list[str]]:
+        story = Story()
+        story.ask(answering, 0.0, end_s)
+        story.fault(end_s, end_s + 0.1, cut=between("12345"))
+        verdict = story.judged()
+        return window(verdict, 0.0)["Q3"], [reason.code.value for reason in verdict.inconclusive]
+
+    assert result(3.9, "1234") == ("not judged", ["no-occasion"])
+    assert result(4.1, "1234") == ("too few ops", ["too-few-ops"])
+    assert result(3.9, "12345") == ("held", [])
 
 
 def test_a_node_that_answers_late_is_not_silent() -> None:
