@@ -7,7 +7,7 @@ simulates gives a backend.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from splitbrain.cluster.discovery.forming import Forming
 from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.messages import AskFormation, FormationState, decode_reply, encode
 from splitbrain.cluster.discovery.seen import Peer
+from splitbrain.cluster.embedded import STOPS
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError, UnavailableError
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.stream import StreamConnection
@@ -63,8 +64,10 @@ def check_arguments(arguments: Sequence[str], endpoints: Sequence[str]) -> None:
         Endpoint(url)
 
 
-async def start(argv: Sequence[str], runtime: Runtime, backend: Callable[[str, tuple[Peer, ...]], Backend]) -> None:
-    """Start a node; returns when it listens. It lives in the tasks that it spawned.
+async def start(
+    argv: Sequence[str], runtime: Runtime, backend: Callable[[str, tuple[Peer, ...]], Backend]
+) -> Callable[[], Awaitable[None]]:
+    """Start a node; returns when it listens, with what it does at a stop in good order. It lives in its tasks.
 
     Args:
         argv: what would follow `python -m splitbrain.cluster`; `--data` has no effect.
@@ -90,8 +93,14 @@ async def start(argv: Sequence[str], runtime: Runtime, backend: Callable[[str, t
         bugs=config.bugs,
     )
     node = Forming(config, settings, runtime, backend(config.node, peers), config.listen)
+
+    async def stop() -> None:
+        await node.stop()
+        runtime.log(STOPS)
+
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
+    return stop
 
 
 async def ask_formation(endpoint: socket.socket | MessageConnection) -> FormationState:

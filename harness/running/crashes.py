@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.clock import Clock
-from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection, StopsInGoodOrder
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
@@ -143,6 +143,19 @@ class Watched:
         # Before the kill is awaited: the node may be looked at meanwhile, and must not pass for crashed.
         self._stopped[node] = True
         return await self._deployment.kill(node)
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        """Stop a node in good order, which should not run from now on: it did not crash if it fails on the way.
+
+        Raises:
+            BackendError: the deployment can only kill nodes.
+        """
+        if not isinstance(self._deployment, StopsInGoodOrder):
+            raise BackendError("this backend cannot stop nodes in good order: leave such restarts out of --nemesis.")
+        await self._look_at(node)
+        self._order(node)
+        self._stopped[node] = True
+        return await self._deployment.stop(node)
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """As the deployment does it."""

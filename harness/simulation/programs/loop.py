@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import signal
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
@@ -77,6 +78,8 @@ class ProgramLoop(Unreal, Answering):
         self._context_of_ends = contextvars.Context()  # within the other, and none can be entered twice
         self._handler: Any = None
         self._debug = False
+        self._at_sigterm: Callable[[], object] | None = None
+        self._stopping = False
         self._output = LogLines(self._say)
         files = ProgramFiles(world.disk, DATA_DIR, self.hold_up)
         self.answers: Mapping[str, Callable[..., Any]] = {**answers(self._host()), **files.answers()}
@@ -109,6 +112,8 @@ class ProgramLoop(Unreal, Answering):
     def _main_ended(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
             self._process.end(ProgramEndError("main() was cancelled"))
+        elif self._stopping:
+            self._process.end(task.exception())
         else:
             self._process.end(task.exception() or ProgramEndError("main() returned"))
 
@@ -357,11 +362,23 @@ class ProgramLoop(Unreal, Answering):
         self.call_soon(begin)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
-        """Without effect: a simulated process is only ever killed, and is not asked before."""
+        """What the process does at a stop in good order, for SIGTERM; of other signals there are none."""
+        if sig == signal.SIGTERM:
+            self._at_sigterm = lambda: callback(*args)
+            self._world.stops(self._terminated)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Without effect."""
+        """The process ends at once again, for SIGTERM; else without effect."""
+        if sig == signal.SIGTERM:
+            self._at_sigterm = None
         return True
+
+    async def _terminated(self) -> None:
+        """Be asked to stop in good order: the process ends when the program does."""
+        if self._at_sigterm is not None:
+            self._stopping = True
+            self.call_soon(self._at_sigterm)
+            await asyncio.Future[None](loop=self._sim)
 
     # --- asyncio's own face -----------------------------------------------------------------------------------------
 
