@@ -63,8 +63,8 @@ class NodeWorld(Protocol):
     def stops(self) -> Callable[[Callable[[], Awaitable[None]]], None]:
         """Take what the node does when it is asked to stop in good order (SIGTERM); of several the last one counts.
 
-        It runs as a task of the process, which ends with it, or after a grace. A node that says nothing ends at once, as
-        a process without a handler of the signal does.
+        It runs as a task of the process, which ends with it, or after a grace. A node that says nothing ends at once,
+        as a process without a handler of the signal does.
         """
         ...
 
