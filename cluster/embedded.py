@@ -132,4 +132,6 @@ async def start(argv: Sequence[str], runtime: Runtime) -> EmbeddedNode:
     node = Node(config, runtime)
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
-    return EmbeddedNode(node, runtime)
+    embedded = EmbeddedNode(node, runtime)
+    runtime.stops(embedded.stop)
+    return embedded

@@ -7,7 +7,7 @@ simulates gives a backend.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -64,10 +64,8 @@ def check_arguments(arguments: Sequence[str], endpoints: Sequence[str]) -> None:
         Endpoint(url)
 
 
-async def start(
-    argv: Sequence[str], runtime: Runtime, backend: Callable[[str, tuple[Peer, ...]], Backend]
-) -> Callable[[], Awaitable[None]]:
-    """Start a node; returns when it listens, with what it does at a stop in good order. It lives in its tasks.
+async def start(argv: Sequence[str], runtime: Runtime, backend: Callable[[str, tuple[Peer, ...]], Backend]) -> None:
+    """Start a node; returns when it listens. It lives in the tasks that it spawned.
 
     Args:
         argv: what would follow `python -m splitbrain.cluster`; `--data` has no effect.
@@ -100,7 +98,7 @@ async def start(
 
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
-    return stop
+    runtime.stops(stop)
 
 
 async def ask_formation(endpoint: socket.socket | MessageConnection) -> FormationState:

@@ -98,6 +98,7 @@ class SimHost:
         self._last_line = ""
         self._last_words: list[Callable[[], bytes]] = []
         self._at_stop: Callable[[], Awaitable[None]] | None = None
+        self._stops: list[Future[bool]] = []
         self._process_type = process
         self.node = node
         self.process: SimProcess | None = None
@@ -187,35 +188,33 @@ class SimHost:
             Whether the grace passed, and it was killed.
         """
         process, act = self.process, self._at_stop
-        if process is None or not process.alive():
-            return False
-        process.resume()
-        if act is None:
+        if process is not None:
+            process.resume()
+        if process is None or not process.alive() or act is None:
             self.kill()
             return False
         over = Future[bool](loop=self._loop)
 
         def grace_passed() -> None:
-            cut_off = process.alive()
+            resolve(over, True)
             self._end(process)
-            resolve(over, cut_off)
 
         timer = self._loop.after(grace_ns, grace_passed)
-        process.spawn(self._stop(process, act, over), "stop")
+        self._stops.append(over)
+        if len(self._stops) == 1:  # else it is at it already
+            process.spawn(self._stop(process, act), "stop")
         try:
             return await over
         finally:
             timer.cancel()
 
-    async def _stop(self, process: SimProcess, act: Callable[[], Awaitable[None]], over: Future[bool]) -> None:
+    async def _stop(self, process: SimProcess, act: Callable[[], Awaitable[None]]) -> None:
         """What a process does at a stop, and in the same step its end: nothing of it happens in between."""
         try:
             await act()
             self._end(process)
         except Exception as error:
             self._end(process, error)
-        finally:
-            resolve(over, False)
 
     def power_off(self) -> dict[str, int]:
         """End the process, and lose what was not synced; what was lost."""
@@ -305,6 +304,9 @@ class SimHost:
             self._loop.call_soon(self._say_at_the_end, words)
         else:
             self._say_at_the_end(words)
+        stops, self._stops = self._stops, []
+        for over in stops:
+            resolve(over, False)
         self._note("process", f"end {process.life}")
         self._network.process_ended(self.node, process)
 

@@ -143,7 +143,7 @@ class FormationSystem:
             made = Classic(runtime, node, peers) if is_classic else Model(kind, self._service(), runtime, peers)
             return Late(made, runtime, world.rng.between(0, spread_ms))
 
-        world.stops(await start(argv, runtime, backend))
+        await start(argv, runtime, backend)
 
     async def trouble(self, deployment: Deployment, trouble: DiscoveryTrouble | None) -> Mapping[str, Any]:
         """From now on let the service do this wrong, and nothing else."""

@@ -275,8 +275,7 @@ class Metadata:
             ClusterError: it cannot start.
             OSError: the world's disk or network failed.
         """
-        node = await start(command.argv[1 + len(RUN_NODE) :], runtime_on(world))
-        world.stops(node.stop)
+        await start(command.argv[1 + len(RUN_NODE) :], runtime_on(world))
 
     def recover(self, command: NodeCommand, disk: Disk, rng: Rng) -> Sequence[Mapping[str, Any]]:
         """What the node of `command` would find on a disk, a line for each of its groups."""

@@ -550,7 +550,7 @@ def test_a_backend_that_was_written_before_nodes_were_stopped_in_good_order_goes
     support = supported(old, MemorySystem())
     assert "restart-in-good-order" not in names_for(support)
     assert build_nemesis(["restart"], support=support).faults == {"kill"}
-    with pytest.raises(FaultNotSupportedError, match="not say that it can stop nodes .* Leave restart-in-good"):
+    with pytest.raises(FaultNotSupportedError, match=r"not say that it can stop nodes .* Leave restart-in-good"):
         build_nemesis(["restart-in-good-order"], support=support)
 
 

@@ -171,6 +171,32 @@ def test_a_node_that_fails_as_it_stops_has_ended_and_its_status_says_how(play: A
     play(scenario)
 
 
+def test_a_node_that_is_killed_before_it_begins_to_stop_has_ended_then(play: Any) -> None:
+    async def scenario(machine: Machine) -> None:
+        machine.world.stops(asyncio.Event().wait)  # type: ignore[arg-type]
+        stopping = asyncio.ensure_future(machine.stop())
+        await asyncio.sleep(0)
+        machine.host.kill()
+        assert await stopping == (False, 0.0)
+
+    play(scenario)
+
+
+def test_a_node_that_is_asked_to_stop_twice_stops_once(play: Any) -> None:
+    async def scenario(machine: Machine) -> None:
+        handed = machine.world
+
+        async def stops() -> None:
+            handed.log("stops")
+            await handed.clock.sleep(SECOND)
+
+        handed.stops(stops)
+        both = asyncio.gather(machine.stop(), machine.stop())
+        assert [killed for killed, _ in await both] == [False, False]
+
+    assert play(scenario).said == ["stops", "last words"]
+
+
 def test_a_node_that_is_killed_as_it_stops_was_not_cut_off_by_the_grace(play: Any) -> None:
     async def scenario(machine: Machine) -> None:
         machine.world.stops(asyncio.Event().wait)  # type: ignore[arg-type]
