@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 from splitbrain.harness.contract.deployments import StopsInGoodOrder
-from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError
@@ -23,6 +23,9 @@ Ends: TypeAlias = Literal["kill", "stop"]
 """How nodes end: by SIGKILL; or in good order, by SIGTERM, and by SIGKILL if that takes too long."""
 
 IN_GOOD_ORDER: Final = "in good order"
+
+_ORDERLY: Final = (None, "exit code 0", "exit code 143", "SIGTERM")
+"""How a process ends that was asked to: as it wants to, or by the signal."""
 
 
 class Restarting:
@@ -70,10 +73,7 @@ class Restarting:
         # Before it is asked to: a stop that fails on the way may leave it down.
         self._down[node] = None
         after = await deployment.stop(node)
-        seen = {"stopped": "killed after the grace" if after.evidence.get("killed") else IN_GOOD_ORDER}
-        if "exit" in after.evidence:
-            seen["exit"] = after.evidence["exit"]
-        return before.life, seen
+        return before.life, _seen(after)
 
     async def restart(
         self,
@@ -161,3 +161,12 @@ class Restarting:
                 return False
             await clock.sleep_ns(POLL_MS * _MS)
         return True
+
+
+def _seen(after: NodeStatus) -> dict[str, Any]:
+    """How a node ended that was asked to stop."""
+    ended = after.evidence.get("exit")
+    seen = {"stopped": IN_GOOD_ORDER if ended in _ORDERLY else "failed on the way"}
+    if after.evidence.get("killed"):
+        seen["stopped"] = "killed after the grace"
+    return seen if ended is None else {**seen, "exit": ended}

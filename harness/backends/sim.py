@@ -204,12 +204,14 @@ class SimDeployment:
     async def stop(self, node: NodeId, grace_s: float = STOP_GRACE_S) -> NodeStatus:
         """Let the node's process do what it does at a stop, and end it; a paused one is resumed before.
 
-        The evidence says "killed" if it was not done within the grace.
+        The evidence says "killed" if it was not done within the grace, "failed" if it ended by an exception.
         """
         host = self._host(node)
+        ran = host.status().state != "stopped"
         killed = await host.stop(round(grace_s * 1e9))
         status = host.status()
-        return NodeStatus(status.state, status.life, {**status.evidence, "killed": True}) if killed else status
+        how = {"killed": killed, "failed": ran and "exit" in status.evidence}
+        return NodeStatus(status.state, status.life, {**status.evidence, **{name: True for name in how if how[name]}})
 
     async def power_off(self, node: NodeId) -> NodeStatus:
         """End the node's process like a loss of power; the evidence has what was lost."""

@@ -95,6 +95,9 @@ class Watched:
         overtaken = self._orders[node] != orders or node in self._at_disk
         if status.state != "stopped" or overtaken or self._noted.get(node) == status.life:
             return
+        self._note_end(node, status)
+
+    def _note_end(self, node: NodeId, status: NodeStatus) -> None:
         self._noted[node] = status.life
         evidence = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
         if node in self._damaged:
@@ -145,7 +148,7 @@ class Watched:
         return await self._deployment.kill(node)
 
     async def stop(self, node: NodeId) -> NodeStatus:
-        """Stop a node in good order, which should not run from now on: it did not crash if it fails on the way.
+        """Stop a node in good order, which should not run from now on; one that fails on the way has crashed.
 
         Raises:
             BackendError: the deployment can only kill nodes.
@@ -155,7 +158,10 @@ class Watched:
         await self._look_at(node)
         self._order(node)
         self._stopped[node] = True
-        return await self._deployment.stop(node)
+        status = await self._deployment.stop(node)
+        if status.evidence.get("failed") and self._noted.get(node) != status.life and not self._may_end(node):
+            self._note_end(node, status)
+        return status
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """As the deployment does it."""

@@ -182,19 +182,43 @@ def test_a_node_that_is_killed_for_the_heal_of_its_disk_did_not_halt(killed: boo
 
 
 class StoppingDeployment(MemoryDeployment):
-    """Nodes that fail as they stop in good order, and are gone for a second before that is known."""
+    """Nodes that end with 1 as they stop in good order, and are gone for a second before that is known."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, **evidence: Any) -> None:
         super().__init__()
         self.clock = clock
+        self.evidence = evidence
 
     async def stop(self, node: NodeId) -> NodeStatus:
         self.states[node] = NodeStatus("stopped", self.states[node].life, {"exit": "exit code 1"})
         await self.clock.sleep_ns(1_000_000_000)
-        return self.states[node]
+        ended = self.states[node]
+        return NodeStatus(ended.state, ended.life, {**ended.evidence, **self.evidence})
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        return {}
 
 
-def test_a_node_that_is_stopped_in_good_order_did_not_crash_however_it_ended() -> None:
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_a_node_that_certainly_failed_as_it_stopped_has_crashed_unless_its_disk_is_at_fault(spoiled: bool) -> None:
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    watched = Watched(StoppingDeployment(clock, failed=True), Journal(clock, recorder, None))
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(clock.advance())
+        if spoiled:
+            await watched.spoil("n2", DiskFault(fails=True))
+        await watched.stop("n2")
+        await watched.stop("n2")
+        await watched.look()
+        ticking.cancel()
+
+    asyncio.run(main())
+    noted = [{"node": "n2", "exit": "exit code 1"}]
+    assert (recorder.notes("crash"), recorder.notes("halt")) == (([], noted) if spoiled else (noted, []))
+
+
+def test_a_node_that_is_stopped_in_good_order_did_not_crash_whatever_its_exit_code_is() -> None:
     clock, recorder = VirtualClock(), MemoryRecorder()
     deployment = StoppingDeployment(clock)
     watched = Watched(deployment, Journal(clock, recorder, None))

@@ -69,6 +69,7 @@ class Nodes:
         lost_probes: for each link, how many measurements are lost although it passes.
         immortal: nodes that survive kill and pause.
         deaf: nodes that do not stop in good order, and must be killed.
+        ends: how nodes end that are asked to stop, if not by exit code 0.
         broken: nodes that cannot be started.
         fragile: nodes that do not start while sectors of their disks are rotten, nor once files lost their ends.
         blank: nodes whose disks hold nothing that could rot.
@@ -85,6 +86,7 @@ class Nodes:
     lost_probes: dict[Link, int] = field(default_factory=dict[Link, int])
     immortal: set[NodeId] = field(default_factory=set[NodeId])
     deaf: set[NodeId] = field(default_factory=set[NodeId])
+    ends: dict[NodeId, str] = field(default_factory=dict[NodeId, str])
     broken: set[NodeId] = field(default_factory=set[NodeId])
     fragile: set[NodeId] = field(default_factory=set[NodeId])
     blank: set[NodeId] = field(default_factory=set[NodeId])
@@ -140,7 +142,9 @@ class Nodes:
     async def stop(self, node: NodeId) -> NodeStatus:
         self.calls.append(f"asked {node}")
         ended = await self._become(node, "stopped")
-        seen = {"exit": "SIGKILL", "killed": True} if node in self.deaf else {"exit": "exit code 0"}
+        seen: dict[str, Any] = {"exit": self.ends.get(node, "exit code 0")}
+        if node in self.deaf:
+            seen = {"exit": "SIGKILL", "killed": True}
         return msgspec.structs.replace(ended, evidence=seen)
 
     async def pause(self, node: NodeId) -> NodeStatus:

@@ -165,6 +165,24 @@ def test_a_node_that_had_to_be_killed_did_not_stop_in_good_order(how: str) -> No
     assert told["n4"]["stopped"] == "in good order"
 
 
+@pytest.mark.parametrize(
+    ("ended", "stopped"),
+    [
+        ("SIGTERM", "in good order"),
+        ("exit code 143", "in good order"),
+        ("exit code 1", "failed on the way"),
+        ("SIGSEGV", "failed on the way"),
+        ("OSError: [Errno 5] failed", "failed on the way"),
+    ],
+)
+def test_how_a_node_ended_that_was_asked_to_is_in_the_evidence(ended: str, stopped: str) -> None:
+    with counted() as marks:
+        done = restarted(Nodes(ends={"n5": ended}), led_by("n2"), ends="stop")
+    told = done.value["evidence"]["n5"]
+    assert (done.type, told["stopped"], told["exit"]) == ("ok", stopped, ended)
+    assert marks["restarted in good order"] == (stopped == "in good order")
+
+
 def test_nodes_that_are_killed_were_asked_nothing_and_did_not_stop_in_good_order() -> None:
     nodes = Nodes()
     with counted() as marks:

@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -288,6 +289,15 @@ async def end_on_sigterm() -> None:
     await asyncio.sleep(0.5)
     print("done")
     raise Finished
+
+
+async def exit_on_sigterm() -> None:
+    def leave() -> None:
+        print("asked to stop")
+        sys.exit(0)
+
+    on_sigterm(leave)
+    await asyncio.sleep(100)
 
 
 async def fail_on_sigterm() -> None:

@@ -215,6 +215,7 @@ def test_a_program_whose_main_returns_has_ended() -> None:
     ("do", "printed", "evidence"),
     [
         ("end_on_sigterm", ["asked to stop", "done"], {}),
+        ("exit_on_sigterm", ["asked to stop"], {}),
         ("forget_sigterm", [], {}),
         ("serve", [], {}),
         ("fail_on_sigterm", ["stops: ValueError: cannot stop"], {"exit": "ValueError: cannot stop"}),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.cluster.node import Node
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.faults import DiskFault
@@ -274,6 +275,18 @@ def test_restarts_in_good_order_reach_what_is_written_at_a_stop_and_lose_nothing
         reached.update(left.marks)
     assert reached["restarted in good order"]
     assert reached["checkpoint written at the stop"]
+
+
+def test_a_node_that_fails_at_its_stop_has_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Node) -> None:
+        raise AssertionError("nothing is written down")
+
+    monkeypatch.setattr(Node, "stopped", fails)
+    left = restarted(1)
+    crashes = [op.value for op in left.ops if op.f == "crash"]
+    assert {crash["exit"] for crash in crashes} == {"AssertionError: nothing is written down"}
+    assert not [op for op in left.ops if op.f == "halt"]
+    assert left.marks["restarted in good order"] == 0
 
 
 def test_the_same_seed_stops_nodes_in_the_same_way() -> None:

@@ -93,7 +93,7 @@ class ProgramLoop(Unreal, Answering):
             wall_ns=lambda: self._world.clock.wall_ns() + self._still_held_ns(),
             rng=self._world.rng,
             hold_up=self.hold_up,
-            end=self._process.end,
+            end=self._exit,
             tasks=lambda: [task for task in self._tasks if not task.done()],
         )
 
@@ -110,12 +110,17 @@ class ProgramLoop(Unreal, Answering):
             self._process.end(error)
 
     def _main_ended(self, task: asyncio.Task[object]) -> None:
-        if task.cancelled():
+        if self._stopping and (task.cancelled() or task.exception() is None):
+            self._process.end()
+        elif task.cancelled():
             self._process.end(ProgramEndError("main() was cancelled"))
-        elif self._stopping:
-            self._process.end(task.exception())
         else:
             self._process.end(task.exception() or ProgramEndError("main() returned"))
+
+    def _exit(self, error: BaseException) -> None:
+        """End by an exit of the program's own, which is no failure if it was asked to stop and says 0."""
+        well = self._stopping and isinstance(error, SystemExit) and error.code in (None, 0)
+        self._process.end(None if well else error)
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._disposed:
@@ -149,7 +154,7 @@ class ProgramLoop(Unreal, Answering):
             try:
                 handle.context.run(*handle.call)
             except (SystemExit, KeyboardInterrupt) as error:
-                process.end(error)
+                self._exit(error)
             except Exception as error:
                 self.call_exception_handler({"message": f"{name_of(handle.callback)} failed", "exception": error})
             if process.state != "running" or self._held_until_ns > self._sim.now_ns:
