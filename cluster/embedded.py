@@ -6,7 +6,7 @@ own.
 
     node = await start(["--node", "n1", "--listen", "n1:1", "--peer", "n2=n2:1", "--data", "-"], runtime)
     ...
-    node.stopped()
+    await node.stop()
 
 `MARKS` are the states that a node may reach (see `splitbrain.cluster.marks`), `counted` counts them in all nodes of
 this process, `heard` reports each of them at once. `recoverable` says what a node would
@@ -16,6 +16,7 @@ find on a disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.arrivals import WINDOW
@@ -59,6 +60,7 @@ __all__ = [
     "OF_STORES",
     "OF_STREAMS",
     "SNAPSHOT_INTERVAL",
+    "STOPS",
     "WAL_BYTES",
     "WINDOW",
     "Address",
@@ -81,14 +83,29 @@ __all__ = [
 ]
 
 
+STOPS: Final = "stops in good order"
+"""The last line of the log of a node that does."""
+
+
 class EmbeddedNode:
     """A node that serves. Made by `start`.
 
     It lives in the tasks that it spawned through its runtime: to end those tasks is to kill it.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, runtime: Runtime) -> None:
         self._node = node
+        self._runtime = runtime
+
+    async def stop(self) -> None:
+        """Do what a node process does when it gets SIGTERM; its tasks are to be cancelled right after this.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        await self._node.stop_queues()
+        self._node.stopped()
+        self._runtime.log(STOPS)
 
     def stopped(self) -> None:
         """Have the node write last checkpoints, and note that it stops in good order (RA-41).
@@ -115,4 +132,6 @@ async def start(argv: Sequence[str], runtime: Runtime) -> EmbeddedNode:
     node = Node(config, runtime)
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
-    return EmbeddedNode(node)
+    embedded = EmbeddedNode(node, runtime)
+    runtime.stops(embedded.stop)
+    return embedded

@@ -23,6 +23,7 @@ from splitbrain.cluster.discovery.forming import Forming
 from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.messages import AskFormation, FormationState, decode_reply, encode
 from splitbrain.cluster.discovery.seen import Peer
+from splitbrain.cluster.embedded import STOPS
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError, UnavailableError
 from splitbrain.cluster.runtime import Runtime
 from splitbrain.cluster.stream import StreamConnection
@@ -90,8 +91,14 @@ async def start(argv: Sequence[str], runtime: Runtime, backend: Callable[[str, t
         bugs=config.bugs,
     )
     node = Forming(config, settings, runtime, backend(config.node, peers), config.listen)
+
+    async def stop() -> None:
+        await node.stop()
+        runtime.log(STOPS)
+
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
+    runtime.stops(stop)
 
 
 async def ask_formation(endpoint: socket.socket | MessageConnection) -> FormationState:

@@ -187,6 +187,8 @@ class Runtime:
     last_words: Callable[[Callable[[], bytes]], None] = lambda _: None
     """Take what gives a last line of telemetry, one for each group. A simulation calls it when the process ends, killed
     or not; a real process that is killed says nothing, and there it is never called."""
+    stops: Callable[[Callable[[], Awaitable[None]]], None] = lambda _: None
+    """Take what an embedded node does when it is asked to stop in good order, as a process is by SIGTERM."""
     applied: Callable[[int], None] = lambda _: None
     """Take how many entries the node has applied. In a simulation it is busy for as long as that takes."""
     waker: Callable[[Callable[[], None]], Callable[[], None]] = waker

@@ -2,7 +2,9 @@
 
 Operators do this all the time, and it is not a fault: a cluster must not lose an acknowledged write by it. By a rolling
 restart, in which each node is restarted once the one before it answers again, it must not lose its leader for longer
-than an election, either. Nodes end by SIGKILL: a system that survives it survives a signal that it can handle.
+than an election, either. Nodes end by SIGKILL, which leaves nothing but what they wrote while they ran. Or they end in
+good order (`ends`: "stop"), by SIGTERM: what a system writes only then, and what its next start makes of that, no kill
+ever shows. A node that does not end within a grace is killed.
 
 An op has the order in which nodes end. Where they come back in another one, that was drawn when the op was scheduled,
 with the pauses between their starts.
@@ -11,7 +13,7 @@ with the pauses between their starts.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
@@ -22,9 +24,9 @@ from splitbrain.harness.running.deadlines import together
 from splitbrain.nemesis.checks import check_name, check_nodes, check_over
 from splitbrain.nemesis.draws import STEPS_MAX, check_pauses
 from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
+from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.restarting import Restarting
+from splitbrain.nemesis.restarting import IN_GOOD_ORDER, Ends, Restarting
 from splitbrain.results.errors import NemesisError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import Request, asked
@@ -42,6 +44,8 @@ How: TypeAlias = Literal["rolling", "at-once", "any-order"]
 
 HOW: Final = ("rolling", "at-once", "any-order")
 
+ENDS: Final[tuple[str, ...]] = get_args(Ends)
+
 
 class RestartRequest(Request, tag="restart", frozen=True, kw_only=True):
     """A restart of nodes in their order; it is always over when the op ends.
@@ -51,12 +55,14 @@ class RestartRequest(Request, tag="restart", frozen=True, kw_only=True):
             end one after the other, and start in another order.
         back: that other order.
         pauses_ms: the pause before each of these starts; there may be more, because shrinking removes nodes.
+        ends: "kill", nodes end by SIGKILL; "stop", in good order.
     """
 
     how: str = "rolling"
     back: tuple[NodeId, ...] = ()
     pauses_ms: tuple[int, ...] = ()
     over: bool = True
+    ends: str = "kill"
 
 
 def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
@@ -76,7 +82,7 @@ class Restarts:
     """
 
     fs = frozenset({"restart", "stop-restart"})
-    faults: frozenset[FaultKind] = frozenset({"kill"})
+    faults: frozenset[FaultKind] = frozenset({"kill", "stop"})
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
@@ -96,13 +102,15 @@ class Restarts:
                 )
             if wanted.how == "rolling":
                 for node in order:
-                    if (seen := await self._restarting.restart(context, node)) is not None:
+                    if (seen := await self._restarting.restart(context, node, ends=_ends(wanted))) is not None:
                         effect.evidence[node] = seen
             else:
                 await self._restart_all(context, wanted, order, effect)
             effect.hits(effect.evidence, otherwise="no node was there to be restarted")
             if len(effect.evidence) == len(context.deployment.nodes):
                 reached(_MARKS[wanted.how])
+                if all(seen.get("stopped") == IN_GOOD_ORDER and "lives" in seen for seen in effect.evidence.values()):
+                    reached(_STOPPED)
             self._restarting.check_back()
 
         async def stop(effect: Effect) -> None:
@@ -126,19 +134,21 @@ class Restarts:
         restarting, at_once = self._restarting, wanted.how == "at-once"
         able = [node for node in order if await restarting.may(context, node)]
         began_ns = context.runtime.clock.now_ns()
+        ends = _ends(wanted)
         if at_once:
-            lives = await _all_of([restarting.kill(context, node) for node in able])
+            lives = await _all_of([restarting.end(context, node, ends) for node in able])
         else:
-            lives = [await restarting.kill(context, node) for node in able]
-        life = dict(zip(able, lives, strict=True))
+            lives = [await restarting.end(context, node, ends) for node in able]
+        life = {node: before for node, (before, _) in zip(able, lives, strict=True)}
+        ended = {node: seen for node, (_, seen) in zip(able, lives, strict=True)}
         if at_once:
             seen = await _all_of([restarting.start(context, node, life[node], began_ns) for node in able])
-            effect.evidence.update(zip(able, seen, strict=True))
+            effect.evidence.update({node: each | ended[node] for node, each in zip(able, seen, strict=True)})
             return
         back = [node for node in dict.fromkeys([*wanted.back, *able]) if node in able]
         for node, pause_ms in zip(back, [*wanted.pauses_ms, *([0] * len(back))], strict=False):
             await context.runtime.clock.sleep_ns(pause_ms * _MS)
-            effect.evidence[node] = await restarting.come_back(context, node, life[node])
+            effect.evidence[node] = await restarting.come_back(context, node, life[node]) | ended[node]
         for node in back:
             await restarting.await_answer(context, node, effect.evidence[node], began_ns)
 
@@ -163,6 +173,7 @@ def check(wanted: RestartRequest, known: Sequence[NodeId]) -> None:
         UsageError: there is no such way; or a request names nodes that are not in the test, or lacks pauses.
     """
     check_name("way to restart nodes (how)", wanted.how, HOW)
+    check_name("way to end nodes (ends)", wanted.ends, ENDS)
     if wanted.how != "any-order":
         if wanted.back:
             raise UsageError(f"a restart {wanted.how} has no other order to come back: remove back.")
@@ -179,14 +190,21 @@ _MARKS: Final[Mapping[str, str]] = {
     "any-order": "restarted in another order",
 }
 
+_STOPPED: Final = "restarted in good order"
+
+
+def _ends(wanted: RestartRequest) -> Ends:
+    return "stop" if wanted.ends == "stop" else "kill"
+
 
 def _check(given: Asked[RestartRequest]) -> None:
     check_over(given.request.over)
     check(given.request, given.nodes)
 
 
-def _restarts(how: How) -> Injection:
-    return Injection({"how": how, "over": True}, figures=draw if how == "any-order" else None, needs=("kill",))
+def _restarts(how: How, ends: Ends = "kill") -> Injection:
+    request = {"how": how, "over": True} if ends == "kill" else {"how": how, "over": True, "ends": ends}
+    return Injection(request, figures=draw if how == "any-order" else None, needs=(ends,))
 
 
 KIND: Final = Kind(
@@ -195,8 +213,8 @@ KIND: Final = Kind(
     start_f="restart",
     stop_f="stop-restart",
     example='{"how": "rolling"}',
-    needs=always("kill"),
-    marks=tuple(_MARKS.values()),
+    needs=lambda wanted: (_ends(wanted),),
+    marks=(*_MARKS.values(), _STOPPED),
     healed=46,
     check=_check,
     over=True,
@@ -212,6 +230,10 @@ KIND: Final = Kind(
         "restart-at-once": Ways(((_restarts("at-once"),),), "ends all nodes at once, and starts them at once"),
         "restart-any-order": Ways(
             ((_restarts("any-order"),),), "ends all nodes one after the other, and starts them in another order"
+        ),
+        "restart-in-good-order": Ways(
+            ((_restarts("rolling", "stop"),), (_restarts("at-once", "stop"), _restarts("any-order", "stop"))),
+            "stops all nodes in good order (SIGTERM), one after the other or all together, and starts them",
         ),
     },
 )

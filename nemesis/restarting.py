@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.deployments import StopsInGoodOrder
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError
@@ -17,6 +18,14 @@ POLL_MS: Final = 50
 """The interval between two questions to a node."""
 
 _MS: Final = 1_000_000
+
+Ends: TypeAlias = Literal["kill", "stop"]
+"""How nodes end: by SIGKILL; or in good order, by SIGTERM, and by SIGKILL if that takes too long."""
+
+IN_GOOD_ORDER: Final = "in good order"
+
+_ORDERLY: Final = (None, "exit code 0", "exit code 143", "SIGTERM")
+"""How a process ends that was asked to: as it wants to, or by the signal."""
 
 
 class Restarting:
@@ -49,8 +58,29 @@ class Restarting:
         self._down[node] = None
         return before.life
 
+    async def end(self, context: NemesisContext, node: NodeId, ends: Ends) -> tuple[int, dict[str, Any]]:
+        """End a node that runs, which is to be started again soon: its life, and what was seen of the end.
+
+        Raises:
+            NemesisError: it shall stop in good order, which the backend has no way to do.
+        """
+        if ends == "kill":
+            return await self.kill(context, node), {}
+        deployment = context.deployment
+        if not isinstance(deployment, StopsInGoodOrder):
+            raise NemesisError(f"{self._fault}: this backend cannot stop nodes in good order.")
+        before = await deployment.status(node)
+        # Before it is asked to: a stop that fails on the way may leave it down.
+        self._down[node] = None
+        after = await deployment.stop(node)
+        return before.life, _seen(after)
+
     async def restart(
-        self, context: NemesisContext, node: NodeId, meanwhile: Callable[[], None] = lambda: None
+        self,
+        context: NemesisContext,
+        node: NodeId,
+        meanwhile: Callable[[], None] = lambda: None,
+        ends: Ends = "kill",
     ) -> dict[str, Any] | None:
         """Restart a node and wait until it answers; what was seen of it. None if it did not run, or is another fault's.
 
@@ -58,21 +88,22 @@ class Restarting:
             context: of the op.
             node: which.
             meanwhile: called while the node is down.
+            ends: how it ends.
         """
         if not await self.may(context, node):
             return None
         began_ns = context.runtime.clock.now_ns()
-        life = await self.kill(context, node)
+        life, seen = await self.end(context, node, ends)
         meanwhile()
-        return await self.start(context, node, life, began_ns)
+        return await self.start(context, node, life, began_ns) | seen
 
     async def start(self, context: NemesisContext, node: NodeId, life: int, began_ns: int) -> dict[str, Any]:
-        """Start a node that was killed, and wait until it answers; what was seen of it.
+        """Start a node that was ended, and wait until it answers; what was seen of it.
 
         Args:
             context: of the op.
             node: which.
-            life: in which it was killed.
+            life: in which it was ended.
             began_ns: when.
         """
         seen = await self.come_back(context, node, life)
@@ -80,7 +111,7 @@ class Restarting:
         return seen
 
     async def come_back(self, context: NemesisContext, node: NodeId, life: int) -> dict[str, Any]:
-        """Start a node that was killed in that life; what was seen of it."""
+        """Start a node that was ended in that life; what was seen of it."""
         try:
             after = await context.deployment.start(node)
         except BackendError as problem:
@@ -130,3 +161,12 @@ class Restarting:
                 return False
             await clock.sleep_ns(POLL_MS * _MS)
         return True
+
+
+def _seen(after: NodeStatus) -> dict[str, Any]:
+    """How a node ended that was asked to stop."""
+    ended = after.evidence.get("exit")
+    seen = {"stopped": IN_GOOD_ORDER if ended in _ORDERLY else "failed on the way"}
+    if after.evidence.get("killed"):
+        seen["stopped"] = "killed after the grace"
+    return seen if ended is None else {**seen, "exit": ended}

@@ -30,6 +30,9 @@ from splitbrain.harness.simulation.trace import Trace
 from splitbrain.harness.simulation.worlds import World, world
 from splitbrain.results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
 
+STOP_GRACE_S = 10.0
+"""How long a node may take to stop in good order, in true time."""
+
 PORT = 7000
 """The port of every node, on a host of the node's own name."""
 
@@ -48,6 +51,7 @@ _HOW: Mapping[FaultKind, str] = {
     "hold": "messages wait until the link is let go",
     "client-links": "the simulated network between clients and nodes: messages are swallowed, late, lost or repeated",
     "kill": "the node's tasks end, its disk's cache stays",
+    "stop": "the node does what it does at a stop in good order, then its tasks end; its disk's cache stays",
     "pause": "timers and messages wait until the node is resumed",
     "cpu": "in each tenth of a second a limited number of timers and messages is handled, the others wait",
     "disk-full": "writes that need space fail (ENOSPC)",
@@ -196,6 +200,18 @@ class SimDeployment:
         """End the node's process; a stopped one is left alone."""
         self._host(node).kill()
         return self._host(node).status()
+
+    async def stop(self, node: NodeId, grace_s: float = STOP_GRACE_S) -> NodeStatus:
+        """Let the node's process do what it does at a stop, and end it; a paused one is resumed before.
+
+        The evidence says "killed" if it was not done within the grace, "failed" if it ended by an exception.
+        """
+        host = self._host(node)
+        ran = host.status().state != "stopped"
+        killed = await host.stop(round(grace_s * 1e9))
+        status = host.status()
+        how = {"killed": killed, "failed": ran and "exit" in status.evidence}
+        return NodeStatus(status.state, status.life, {**status.evidence, **{name: True for name in how if how[name]}})
 
     async def power_off(self, node: NodeId) -> NodeStatus:
         """End the node's process like a loss of power; the evidence has what was lost."""

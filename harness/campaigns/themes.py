@@ -113,7 +113,7 @@ DURABILITY: Final = Theme(
     workloads=("set", "records", "register", "counter", "declare"),
     nemeses=(
         *("power", "power-one", "power-minority", "power-majority", "power-all", "power-leader", "bounce"),
-        *("kill-majority", "kill-all", "restart-at-once", "restart-any-order"),
+        *("kill-majority", "kill-all", "restart-at-once", "restart-any-order", "restart-in-good-order"),
     ),
     settings={"snapshot-interval": (4, 64, 512), "checkpoint-interval": (0, 4, 4), "wal-bytes": (500, 1_000, 20_000)},
     concurrency=("2n", "3n", "10n"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -149,6 +149,19 @@ class Deployment(Protocol):
 
     async def close(self) -> None:
         """Stop every node, heal every link, remove everything that `deploy` laid out except logs and data."""
+        ...
+
+
+@runtime_checkable
+class StopsInGoodOrder(Protocol):
+    """A deployment that can ask a node to end, and wait for that; the fault kind "stop" needs it."""
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        """End the node's process in good order (SIGTERM; a paused one is let run first), and wait until it is gone.
+
+        A process that is still there after a grace ends by SIGKILL; the status's evidence then says `killed: True`. It
+        says `failed: True` if the process certainly ended by an error of its own. A stopped one is left alone.
+        """
         ...
 
 

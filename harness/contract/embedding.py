@@ -60,6 +60,15 @@ class NodeWorld(Protocol):
         ...
 
     @property
+    def stops(self) -> Callable[[Callable[[], Awaitable[None]]], None]:
+        """Take what the node does when it is asked to stop in good order (SIGTERM); of several the last one counts.
+
+        It runs as a task of the process, which ends with it, or after a grace. A node that says nothing ends at once,
+        as a process without a handler of the signal does.
+        """
+        ...
+
+    @property
     def applied(self) -> Callable[[int], None]:
         """Say that the node applied so many entries of a log: it is busy for as long as that takes in the world."""
         ...

@@ -21,6 +21,7 @@ InjectedKind: TypeAlias = Literal[
     "hold",
     "client-links",
     "kill",
+    "stop",
     "pause",
     "cpu",
     "disk-full",
@@ -38,7 +39,8 @@ InjectedKind: TypeAlias = Literal[
     "moment",
 ]
 """The faults that a backend may inject into links, processes, disks, clocks and the set of members; a delay includes
-jitter. "moment" is not a fault but a time for one: when a node passes a mark.
+jitter. "stop" is an end in good order, by SIGTERM, and by SIGKILL after a while. "moment" is not a fault but a time for
+one: when a node passes a mark.
 """
 
 RequestedKind: TypeAlias = Literal["transfer", "groups", "learners", "upgrade", "discovery", "migrate"]

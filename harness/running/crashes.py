@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.clock import Clock
-from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection, StopsInGoodOrder
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
@@ -95,6 +95,9 @@ class Watched:
         overtaken = self._orders[node] != orders or node in self._at_disk
         if status.state != "stopped" or overtaken or self._noted.get(node) == status.life:
             return
+        self._note_end(node, status)
+
+    def _note_end(self, node: NodeId, status: NodeStatus) -> None:
         self._noted[node] = status.life
         evidence = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
         if node in self._damaged:
@@ -143,6 +146,22 @@ class Watched:
         # Before the kill is awaited: the node may be looked at meanwhile, and must not pass for crashed.
         self._stopped[node] = True
         return await self._deployment.kill(node)
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        """Stop a node in good order, which should not run from now on; one that fails on the way has crashed.
+
+        Raises:
+            BackendError: the deployment can only kill nodes.
+        """
+        if not isinstance(self._deployment, StopsInGoodOrder):
+            raise BackendError("this backend cannot stop nodes in good order: leave such restarts out of --nemesis.")
+        await self._look_at(node)
+        self._order(node)
+        self._stopped[node] = True
+        status = await self._deployment.stop(node)
+        if status.evidence.get("failed") and self._noted.get(node) != status.life and not self._may_end(node):
+            self._note_end(node, status)
+        return status
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """As the deployment does it."""

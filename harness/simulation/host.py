@@ -16,7 +16,7 @@ from splitbrain.harness.simulation.cpu import CpuLimit
 from splitbrain.harness.simulation.disk import MountedDisk, SimDisk
 from splitbrain.harness.simulation.images import CrashImages
 from splitbrain.harness.simulation.network import ProcessNetwork, SimNetwork
-from splitbrain.harness.simulation.process import ProcessClock, SimProcess
+from splitbrain.harness.simulation.process import ProcessClock, SimProcess, resolve
 from splitbrain.harness.simulation.worlds import Costs, World
 from splitbrain.results.errors import HarnessError
 
@@ -54,6 +54,7 @@ class ProcessWorld(msgspec.Struct, frozen=True):
     telemetry: Callable[[bytes], None]
     log: Callable[[str], None]
     last_words: Callable[[Callable[[], bytes]], None]
+    stops: Callable[[Callable[[], Awaitable[None]]], None]
     applied: Callable[[int], None]
     waker: Callable[[Callable[[], None]], Callable[[], None]]
     resume: Callable[[Future[Any], Any], None]
@@ -96,6 +97,8 @@ class SimHost:
         self._cpu: CpuLimit | None = None
         self._last_line = ""
         self._last_words: list[Callable[[], bytes]] = []
+        self._at_stop: Callable[[], Awaitable[None]] | None = None
+        self._stops: list[Future[bool]] = []
         self._process_type = process
         self.node = node
         self.process: SimProcess | None = None
@@ -122,6 +125,7 @@ class SimHost:
         process = self.process = self._process_type(self._loop, life, self._ended, self._costs.message_ns)
         process.limit(self._cpu)
         self._last_words = []
+        self._at_stop = None
         self._network.process_started(self.node)
         self._note("process", f"start {life}")
         clock = ProcessClock(self._loop, self.oscillator, process)
@@ -137,6 +141,10 @@ class SimHost:
         def log(line: str) -> None:
             if process.alive():
                 self._say(line)
+
+        def stops(act: Callable[[], Awaitable[None]]) -> None:
+            if process.alive():
+                self._at_stop = act
 
         async def synced(delay_ns: int) -> None:
             process.compute(self._costs.sync_ns)
@@ -157,6 +165,7 @@ class SimHost:
             telemetry=telemetry,
             log=log,
             last_words=self._last_words.append,
+            stops=stops,
             applied=applied,
             waker=process.waker,
             resume=self._loop.resume,
@@ -164,9 +173,48 @@ class SimHost:
 
     def kill(self) -> None:
         """End the process; what it wrote stays in the machine's cache."""
-        if self.process is not None and self.process.alive():
+        if self.process is not None:
+            self._end(self.process)
+
+    def _end(self, process: SimProcess, failure: Exception | None = None) -> None:
+        if process.alive():  # else a later one may run already
             self.disk.process_died()
-            self.process.end()
+            process.end(failure)
+
+    async def stop(self, grace_ns: int) -> bool:
+        """End the process in good order, with what it does at a stop; what it wrote stays in the machine's cache.
+
+        Returns:
+            Whether the grace passed, and it was killed.
+        """
+        process, act = self.process, self._at_stop
+        if process is not None:
+            process.resume()
+        if process is None or not process.alive() or act is None:
+            self.kill()
+            return False
+        over = Future[bool](loop=self._loop)
+
+        def grace_passed() -> None:
+            resolve(over, True)
+            self._end(process)
+
+        timer = self._loop.after(grace_ns, grace_passed)
+        self._stops.append(over)
+        if len(self._stops) == 1:  # else it is at it already
+            process.spawn(self._stop(process, act), "stop")
+        try:
+            return await over
+        finally:
+            timer.cancel()
+
+    async def _stop(self, process: SimProcess, act: Callable[[], Awaitable[None]]) -> None:
+        """What a process does at a stop, and in the same step its end: nothing of it happens in between."""
+        try:
+            await act()
+            self._end(process)
+        except Exception as error:
+            self._end(process, error)
 
     def power_off(self) -> dict[str, int]:
         """End the process, and lose what was not synced; what was lost."""
@@ -256,6 +304,9 @@ class SimHost:
             self._loop.call_soon(self._say_at_the_end, words)
         else:
             self._say_at_the_end(words)
+        stops, self._stops = self._stops, []
+        for over in stops:
+            resolve(over, False)
         self._note("process", f"end {process.life}")
         self._network.process_ended(self.node, process)
 

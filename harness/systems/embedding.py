@@ -17,6 +17,7 @@ def runtime_on(world: NodeWorld) -> Runtime:
         telemetry=world.telemetry,
         log=world.log,
         last_words=world.last_words,
+        stops=world.stops,
         applied=world.applied,
         waker=world.waker,
         resume=world.resume,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection, StopsInGoodOrder, Surroundings
 from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault, Support
 from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.test import Test
 
 
+_LATER_KINDS: Final[Mapping[str, Support]] = {
+    "stop": Support(False, "the backend does not say that it can stop nodes in good order (SIGTERM)."),
+}
+"""What is taken for the answer of a backend that says nothing of a kind which was added after backends were written."""
+
+
 def backend(inner: Backend) -> Backend:
     """A backend, and every deployment that it makes, held to its contract."""
     return _ValidBackend(inner)
@@ -32,7 +38,8 @@ class _ValidBackend(Wrapper):
     name: str
 
     def support(self) -> Mapping[str, Support]:
-        support = self._inner.support()
+        # An answer of its own takes the place of these: a backend that was written before a kind existed lacks it.
+        support = {**_LATER_KINDS, **self._inner.support()}
         missing = [kind for kind in INJECTED_KINDS if not isinstance(support.get(kind), Support)]
         if missing:
             raise ProtocolError(f"backend {self.name!r}: support says nothing about {', '.join(missing)}.")
@@ -74,6 +81,14 @@ class _ValidDeployment(Wrapper):
 
     async def kill(self, node: NodeId) -> NodeStatus:
         return self._state("kill", node, await self._inner.kill(self._known(node)), "stopped")
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        # Of its own, as `at_moment` is.
+        if not isinstance(self._inner, StopsInGoodOrder):
+            raise BackendError(
+                f"backend {self._backend!r} cannot stop nodes in good order: its deployment has no stop."
+            )
+        return self._state("stop", node, await self._inner.stop(self._known(node)), "stopped")
 
     async def pause(self, node: NodeId) -> NodeStatus:
         return self._state("pause", node, await self._inner.pause(self._known(node)), "paused", "stopped")

@@ -71,6 +71,10 @@ async def kill(deployment: DockerDeployment, node: NodeId) -> Any:
     return (await deployment.kill(node)).evidence
 
 
+async def stop(deployment: DockerDeployment, node: NodeId) -> Any:
+    return (await deployment.stop(node)).evidence
+
+
 async def pause(deployment: DockerDeployment, node: NodeId) -> Any:
     return (await deployment.pause(node)).evidence
 
@@ -103,7 +107,7 @@ LINK_FAULTS: Final[Mapping[str, Fault]] = {
     "resets": packets(RESETS),
 }
 NODE_FAULTS: Final[Mapping[str, Mapping[FaultKind, NodeFault]]] = {
-    "processes": {"kill": kill, "cpu": throttle, "pause": pause},
+    "processes": {"kill": kill, "stop": stop, "cpu": throttle, "pause": pause},
     "disks": {
         "disk-full": disk(DiskFault(full=True)),
         "disk-sync": disk(DiskFault(sync_fails=True)),

@@ -190,7 +190,7 @@ def check_in_force(held: Held) -> None:
     """The faults of nodes: seen from outside as far as possible, else by what their backend saw of them."""
     for kind, found in held.found.items():
         match kind:
-            case "kill":
+            case "kill" | "stop":
                 with pytest.raises(ConnectionRefusedError):
                     held.said(found["node"])
             case "cpu":

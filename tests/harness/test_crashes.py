@@ -181,6 +181,94 @@ def test_a_node_that_is_killed_for_the_heal_of_its_disk_did_not_halt(killed: boo
     assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "its next life is watched again"
 
 
+class StoppingDeployment(MemoryDeployment):
+    """Nodes that end with 1 as they stop in good order, and are gone for a second before that is known."""
+
+    def __init__(self, clock: VirtualClock, **evidence: Any) -> None:
+        super().__init__()
+        self.clock = clock
+        self.evidence = evidence
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        self.states[node] = NodeStatus("stopped", self.states[node].life, {"exit": "exit code 1"})
+        await self.clock.sleep_ns(1_000_000_000)
+        ended = self.states[node]
+        return NodeStatus(ended.state, ended.life, {**ended.evidence, **self.evidence})
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_a_node_that_certainly_failed_as_it_stopped_has_crashed_unless_its_disk_is_at_fault(spoiled: bool) -> None:
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    watched = Watched(StoppingDeployment(clock, failed=True), Journal(clock, recorder, None))
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(clock.advance())
+        if spoiled:
+            await watched.spoil("n2", DiskFault(fails=True))
+        await watched.stop("n2")
+        await watched.stop("n2")
+        await watched.look()
+        ticking.cancel()
+
+    asyncio.run(main())
+    noted = [{"node": "n2", "exit": "exit code 1"}]
+    assert (recorder.notes("crash"), recorder.notes("halt")) == (([], noted) if spoiled else (noted, []))
+
+
+def test_a_node_that_is_stopped_in_good_order_did_not_crash_whatever_its_exit_code_is() -> None:
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    deployment = StoppingDeployment(clock)
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        tasks = [
+            asyncio.ensure_future(clock.advance()),
+            asyncio.ensure_future(watch_nodes(clock, watched, lambda error: pytest.fail(str(error)))),
+        ]
+        assert (await watched.stop("n2")).evidence == {"exit": "exit code 1"}
+        await clock.sleep_ns(2 * LOOK_NS)
+        assert recorder.notes("crash") == []
+        await watched.start("n2")
+        deployment.states["n2"] = NodeStatus("stopped", 2, {"exit": "SIGSEGV"})
+        await clock.sleep_ns(2 * LOOK_NS)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(main())
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "its next life is watched again"
+
+
+def test_a_crash_before_a_stop_in_good_order_is_noted() -> None:
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    deployment = StoppingDeployment(clock)
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(clock.advance())
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "SIGSEGV"})
+        await Watched(deployment, Journal(clock, recorder, None)).stop("n2")
+        ticking.cancel()
+
+    asyncio.run(main())
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}]
+
+
+def test_a_deployment_that_can_only_kill_says_so_and_its_nodes_stay_watched() -> None:
+    deployment, clock, recorder = MemoryDeployment(), VirtualClock(), MemoryRecorder()
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        with pytest.raises(BackendError, match="cannot stop nodes in good order"):
+            await watched.stop("n2")
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "SIGSEGV"})
+        await watched.look()
+
+    asyncio.run(main())
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}]
+
+
 class TruncatedDisks(MemoryDeployment):
     """A deployment that reports what its disks lost; it may be nothing."""
 

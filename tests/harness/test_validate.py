@@ -15,6 +15,8 @@ from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployme
 from splitbrain import real_runtime
 from splitbrain.harness import validate
 from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.deployments import StopsInGoodOrder
+from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.moments import HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, NodeCommand, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.operations import GROUPS
@@ -23,8 +25,10 @@ from splitbrain.harness.contract.sessions import Answer, NonsenseError
 from splitbrain.harness.contract.test import NemesisContext, Test
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
 from splitbrain.harness.validate.values import json_problem
+from splitbrain.nemesis.catalogue import build as build_nemesis
+from splitbrain.nemesis.catalogue import names_for
 from splitbrain.nemesis.compose import Composed
-from splitbrain.results.errors import BackendError, ProtocolError, UnknownNodeError
+from splitbrain.results.errors import BackendError, FaultNotSupportedError, ProtocolError, UnknownNodeError
 from splitbrain.results.history import NEMESIS, Op
 
 T = TypeVar("T")
@@ -533,6 +537,41 @@ def test_a_backend_must_speak_about_every_fault() -> None:
 
     with pytest.raises(ProtocolError, match="support says nothing about delay, loss, duplicate"):
         validate.backend(Silent(MemoryDeployment())).support()
+
+
+def test_a_backend_that_was_written_before_nodes_were_stopped_in_good_order_goes_on_working() -> None:
+    class Old(MemoryBackend):
+        def support(self) -> Any:
+            return {kind: found for kind, found in super().support().items() if kind != "stop"}
+
+    old, said = validate.backend(Old(MemoryDeployment())), validate.backend(MemoryBackend(MemoryDeployment()))
+    assert (old.support()["stop"].works, said.support()["stop"].works) == (False, True)
+    assert old.support().keys() == said.support().keys()
+    support = supported(old, MemorySystem())
+    assert "restart-in-good-order" not in names_for(support)
+    assert build_nemesis(["restart"], support=support).faults == {"kill"}
+    with pytest.raises(FaultNotSupportedError, match=r"not say that it can stop nodes .* Leave restart-in-good"):
+        build_nemesis(["restart-in-good-order"], support=support)
+
+
+def stopping(state: Any) -> MemoryDeployment:
+    class Stopping(MemoryDeployment):
+        async def stop(self, node: str) -> NodeStatus:
+            return NodeStatus(state, 1, {"exit": "exit code 0"})
+
+    return Stopping()
+
+
+def test_a_validated_deployment_stops_nodes_in_good_order_if_its_backend_does() -> None:
+    deployment = deployed(stopping("stopped"))
+    assert isinstance(deployment, StopsInGoodOrder)
+    assert run(deployment.stop("n1")) == NodeStatus("stopped", 1, {"exit": "exit code 0"})
+    with pytest.raises(UnknownNodeError, match="no node 'n9'"):
+        run(deployment.stop("n9"))
+    with pytest.raises(ProtocolError, match="after stop, n1 is running, not stopped"):
+        run(deployed(stopping("running")).stop("n1"))
+    with pytest.raises(BackendError, match="backend 'memory' cannot stop nodes in good order"):
+        run(deployed(MemoryDeployment()).stop("n1"))
 
 
 def test_a_backend_must_deploy_the_nodes_of_the_test() -> None:

@@ -68,6 +68,8 @@ class Nodes:
         dead: links that never pass.
         lost_probes: for each link, how many measurements are lost although it passes.
         immortal: nodes that survive kill and pause.
+        deaf: nodes that do not stop in good order, and must be killed.
+        ends: how nodes end that are asked to stop, if not by exit code 0.
         broken: nodes that cannot be started.
         fragile: nodes that do not start while sectors of their disks are rotten, nor once files lost their ends.
         blank: nodes whose disks hold nothing that could rot.
@@ -83,6 +85,8 @@ class Nodes:
     dead: set[Link] = field(default_factory=set[Link])
     lost_probes: dict[Link, int] = field(default_factory=dict[Link, int])
     immortal: set[NodeId] = field(default_factory=set[NodeId])
+    deaf: set[NodeId] = field(default_factory=set[NodeId])
+    ends: dict[NodeId, str] = field(default_factory=dict[NodeId, str])
     broken: set[NodeId] = field(default_factory=set[NodeId])
     fragile: set[NodeId] = field(default_factory=set[NodeId])
     blank: set[NodeId] = field(default_factory=set[NodeId])
@@ -134,6 +138,14 @@ class Nodes:
 
     async def kill(self, node: NodeId) -> NodeStatus:
         return await self._become(node, "stopped")
+
+    async def stop(self, node: NodeId) -> NodeStatus:
+        self.calls.append(f"asked {node}")
+        ended = await self._become(node, "stopped")
+        seen: dict[str, Any] = {"exit": self.ends.get(node, "exit code 0")}
+        if node in self.deaf:
+            seen = {"exit": "SIGKILL", "killed": True}
+        return msgspec.structs.replace(ended, evidence=seen)
 
     async def pause(self, node: NodeId) -> NodeStatus:
         return await self._become(node, "paused")

@@ -161,6 +161,7 @@ OF_KINDS = {
 OF_WAYS = {
     "partition-clients": {"client-links"},
     "packet-flaky": {"reset"},
+    "restart-in-good-order": {"stop"},
     "membership": {"membership", "kill", "learners"},
     "membership-learner": {"membership", "kill", "learners"},
     "bounce-at-moments": {"moment", "kill", "power"},

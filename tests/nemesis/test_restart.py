@@ -9,10 +9,11 @@ import pytest
 from splitbrain.harness.contract.marks import counted
 from splitbrain.harness.contract.nodes import NodeView
 from splitbrain.harness.contract.rng import Streams
+from splitbrain.nemesis.catalogue import build
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.restart import RestartRequest, Restarts, check, draw
+from splitbrain.nemesis.restart import KIND, RestartRequest, Restarts, check, draw
 from splitbrain.nemesis.restarting import BACK_S
-from splitbrain.results.errors import NodeStartError, UsageError
+from splitbrain.results.errors import BackendError, NodeStartError, UsageError
 from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
@@ -132,10 +133,98 @@ def test_a_node_that_does_not_come_back_with_the_others_is_started_when_it_stops
     assert set(nodes.states.values()) == {"running"}
 
 
+HOW: dict[str, dict[str, Any]] = {
+    "rolling": {},
+    "at-once": {},
+    "any-order": {"back": ["n3", "n1", "n4", "n2", "n5"], "pauses_ms": [10] * 5},
+}
+"""Ways to restart nodes, with what each needs beside."""
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_nodes_stop_in_good_order_where_the_op_says_so(how: str) -> None:
+    nodes = Nodes()
+    with counted() as marks:
+        done = restarted(nodes, led_by("n2"), how=how, ends="stop", **HOW[how])
+    assert done.type == "ok"
+    assert [call for call in nodes.calls if call.startswith("asked")] == [f"asked {node}" for node in ORDER]
+    assert set(done.value["evidence"]) == set(FIVE)
+    for told in done.value["evidence"].values():
+        assert (told["stopped"], told["exit"], told["lives"]) == ("in good order", "exit code 0", [1, 2])
+    assert marks["restarted in good order"] == 1
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_node_that_had_to_be_killed_did_not_stop_in_good_order(how: str) -> None:
+    nodes = Nodes(deaf={"n5"})
+    with counted() as marks:
+        done = restarted(nodes, led_by("n2"), how=how, ends="stop", **HOW[how])
+    assert (done.type, marks["restarted in good order"]) == ("ok", 0)
+    told = done.value["evidence"]
+    assert (told["n5"]["stopped"], told["n5"]["exit"]) == ("killed after the grace", "SIGKILL")
+    assert told["n4"]["stopped"] == "in good order"
+
+
+@pytest.mark.parametrize(
+    ("ended", "stopped"),
+    [
+        ("SIGTERM", "in good order"),
+        ("exit code 143", "in good order"),
+        ("exit code 1", "failed on the way"),
+        ("SIGSEGV", "failed on the way"),
+        ("OSError: [Errno 5] failed", "failed on the way"),
+    ],
+)
+def test_how_a_node_ended_that_was_asked_to_is_in_the_evidence(ended: str, stopped: str) -> None:
+    with counted() as marks:
+        done = restarted(Nodes(ends={"n5": ended}), led_by("n2"), ends="stop")
+    told = done.value["evidence"]["n5"]
+    assert (done.type, told["stopped"], told["exit"]) == ("ok", stopped, ended)
+    assert marks["restarted in good order"] == (stopped == "in good order")
+
+
+def test_nodes_that_are_killed_were_asked_nothing_and_did_not_stop_in_good_order() -> None:
+    nodes = Nodes()
+    with counted() as marks:
+        done = restarted(nodes, led_by("n2"), ends="kill")
+    assert not any(call.startswith("asked") for call in nodes.calls)
+    assert not any({"stopped", "exit"} & told.keys() for told in done.value["evidence"].values())
+    assert (marks["rolling restart"], marks["restarted in good order"]) == (1, 0)
+
+
+def test_a_restart_in_good_order_is_info_where_the_backend_can_only_kill() -> None:
+    class OnlyKills(Nodes):
+        stop = None  # type: ignore[assignment]
+
+    nodes = OnlyKills()
+    done = restarted(nodes, led_by("n2"), ends="stop")
+    assert (done.type, done.error) == ("info", "restart: this backend cannot stop nodes in good order.")
+    assert done.value["down"] == []
+
+
+def test_a_node_whose_stop_failed_on_the_way_is_started_when_it_stops() -> None:
+    class Lost(Nodes):
+        async def stop(self, node: str) -> Any:
+            await super().stop(node)
+            raise BackendError("the agent did not answer")
+
+    nodes, nemesis = Lost(), Restarts()
+    done = restarted(nodes, led_by("n2"), nemesis, ends="stop")
+    assert (done.type, done.value["down"]) == ("info", ["n4"])
+    run(nemesis.heal(context(nodes, led_by("n2"))))
+    assert set(nodes.states.values()) == {"running"}
+
+
+def test_a_restart_needs_of_a_backend_what_it_does() -> None:
+    assert build(["restart-in-good-order"]).faults == {"stop"}
+    assert [KIND.needs(RestartRequest(ends=ends)) for ends in ("kill", "stop")] == [("kill",), ("stop",)]
+
+
 @pytest.mark.parametrize(
     "request_",
     [
         {"how": "slowly"},
+        {"ends": "at last"},
         {"how": "at-once", "back": ("n1",)},
         {"how": "any-order"},
         {"how": "any-order", "back": ("n1", "n1"), "pauses_ms": (1, 1)},

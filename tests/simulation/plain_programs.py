@@ -11,14 +11,22 @@ import datetime
 import os
 import random
 import secrets
+import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 PORT = 7000
+
+
+class Finished(Exception):  # noqa: N818 - no error
+    """The program has done all that it wants to."""
+
+
 starts = 0
 
 
@@ -269,6 +277,47 @@ async def by_half_closing() -> None:
     writer.write_eof()
 
 
+def on_sigterm(act: Callable[[], object]) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, act)
+
+
+async def end_on_sigterm() -> None:
+    asked = asyncio.Event()
+    on_sigterm(asked.set)
+    await asked.wait()
+    print("asked to stop")
+    await asyncio.sleep(0.5)
+    print("done")
+    raise Finished
+
+
+async def exit_on_sigterm() -> None:
+    def leave() -> None:
+        print("asked to stop")
+        sys.exit(0)
+
+    on_sigterm(leave)
+    await asyncio.sleep(100)
+
+
+async def fail_on_sigterm() -> None:
+    asked = asyncio.Event()
+    on_sigterm(asked.set)
+    await asked.wait()
+    raise ValueError("cannot stop")
+
+
+async def forget_sigterm() -> None:
+    on_sigterm(lambda: print("asked to stop"))
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+    await asyncio.sleep(100)
+
+
+async def ignore_sigterm() -> None:
+    on_sigterm(lambda: print("asked to stop"))
+    await asyncio.sleep(100)
+
+
 REFUSED: dict[Callable[[], Awaitable[object]], str] = {
     in_a_thread: "threading.Thread.start",
     to_thread: "asyncio.to_thread",
@@ -294,5 +343,8 @@ async def main(arguments: Sequence[str]) -> None:
     serving = asyncio.create_task(serve())
     await asyncio.sleep(0)
     if do != "serve":
-        await globals()[do](*rest)
+        try:
+            await globals()[do](*rest)
+        except Finished:
+            return
     await serving

@@ -35,6 +35,7 @@ WAYS = {
     "restart-rolling": "rolling restart",
     "restart-at-once": "restarted at once",
     "restart-any-order": "restarted in another order",
+    "restart-in-good-order": "restarted in good order",
     "transfer": "leadership transferred",
     "groups": "group made again",
     "groups-some": "group made in part",

@@ -211,6 +211,43 @@ def test_a_program_whose_main_returns_has_ended() -> None:
     assert simulated(scenario).hosts["n1"].status().evidence["exit"] == "ProgramEndError: main() returned"
 
 
+@pytest.mark.parametrize(
+    ("do", "printed", "evidence"),
+    [
+        ("end_on_sigterm", ["asked to stop", "done"], {}),
+        ("exit_on_sigterm", ["asked to stop"], {}),
+        ("forget_sigterm", [], {}),
+        ("serve", [], {}),
+        ("fail_on_sigterm", ["stops: ValueError: cannot stop"], {"exit": "ValueError: cannot stop"}),
+    ],
+)
+def test_a_program_does_what_it_said_with_its_handler_of_sigterm(
+    do: str, printed: list[str], evidence: dict[str, Any]
+) -> None:
+    async def scenario(hosts: Hosts) -> None:
+        await hosts.start("n1", do)
+        await hosts.sleep(1)
+        assert not await hosts.hosts["n1"].stop(10**9)
+
+    hosts = simulated(scenario)
+    assert hosts.printed["n1"] == printed
+    status = hosts.hosts["n1"].status()
+    assert (status.state, {**status.evidence, "log": ""}) == ("stopped", {**evidence, "log": ""})
+
+
+def test_a_program_that_goes_on_after_sigterm_is_killed_after_the_grace() -> None:
+    async def scenario(hosts: Hosts) -> None:
+        await hosts.start("n1", "ignore_sigterm")
+        await hosts.sleep(1)
+        before_ns = hosts.loop.now_ns
+        assert await hosts.hosts["n1"].stop(3 * 10**9)
+        assert hosts.loop.now_ns - before_ns == 3 * 10**9
+
+    hosts = simulated(scenario)
+    assert hosts.printed["n1"] == ["asked to stop"]
+    assert hosts.hosts["n1"].status().state == "stopped"
+
+
 def test_an_asynchronous_generator_that_is_left_is_closed_by_its_process() -> None:
     assert alone("numbers") == ["closed at 0"]
 

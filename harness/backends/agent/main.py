@@ -191,6 +191,7 @@ class _Agent:
             handlers |= {
                 "start": processes.start,
                 "kill": processes.kill,
+                "stop_node": processes.stop,
                 "pause": processes.pause,
                 "resume": processes.resume,
                 "status": self._status,

@@ -84,6 +84,31 @@ class Processes:
         )
         return self.status(name)
 
+    async def stop(self, name: str, grace_s: float) -> dict[str, Any]:
+        """SIGTERM, and SIGKILL to what is still there after `grace_s`; wait until all of it is gone.
+
+        What is left of a node when its first process ends is killed at once, as in a container. Evidence: "killed" if
+        that first process did not end in time.
+        """
+        node = self._nodes[name]
+        if self.status(name)["state"] == "stopped" or node.pid is None:
+            return self.status(name)
+        life = node.life
+        node.signalled = True
+        family = list(syscalls.family(node.pid))
+        # In this order: a paused process takes SIGTERM only once it runs again, and then at once.
+        _signal_family(node.pid, signal.SIGTERM)
+        _signal_family(node.pid, signal.SIGCONT)
+        deadline = _now() + grace_s
+        while node.lives(life) and _now() < deadline:
+            await asyncio.sleep(POLL_S)
+        if not node.lives(life):
+            await _until(lambda: all(map(_has_ended, family)), f"what {name} left is still there after SIGKILL")
+            return self.status(name)
+        status = await self.kill(name)
+        status["evidence"]["killed"] = True
+        return status
+
     async def pause(self, name: str) -> dict[str, Any]:
         """SIGSTOP, and wait until the kernel shows every process of the node as stopped."""
         node = self._nodes[name]
@@ -150,18 +175,7 @@ class Processes:
 
     async def stop_all(self, grace_s: float) -> None:
         """SIGTERM to every node, SIGKILL to those that are still there after `grace_s`."""
-        running = [node for node in self._nodes.values() if node.pid is not None]
-        for node in running:
-            node.signalled = True
-            if node.pid is not None:
-                # In this order: a paused process takes SIGTERM only once it runs again, and then at once.
-                _signal_family(node.pid, signal.SIGTERM)
-                _signal_family(node.pid, signal.SIGCONT)
-        deadline = _now() + grace_s
-        while any(node.pid is not None for node in running) and _now() < deadline:
-            await asyncio.sleep(POLL_S)
-        for node in running:
-            await self.kill(node.name)
+        await asyncio.gather(*(self.stop(name, grace_s) for name in self._nodes))
 
     def kill_all(self) -> None:
         """SIGKILL to every node, at once and without waiting for it."""

@@ -193,6 +193,7 @@ class _RemoteAgent:
             handlers |= {
                 "start": self._start,
                 "kill": processes.kill,
+                "stop_node": processes.stop,
                 "pause": processes.pause,
                 "resume": processes.resume,
                 "status": self._status,

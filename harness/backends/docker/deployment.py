@@ -18,7 +18,7 @@ from splitbrain.harness.backends.agent.tools import all_of
 from splitbrain.harness.backends.docker import labels, subnets
 from splitbrain.harness.backends.docker.engine import Engine, containers_with, networks_with, remove_network
 from splitbrain.harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
-from splitbrain.harness.backends.docker.runners import ContainerNode, Runners
+from splitbrain.harness.backends.docker.runners import CLOSE_GRACE_S, ContainerNode, Runners
 from splitbrain.harness.backends.shared import disks, faketime
 from splitbrain.harness.backends.shared.channel import Agent
 from splitbrain.harness.backends.shared.deployed import Deployed
@@ -129,7 +129,7 @@ class DockerDeployment(Deployed[ContainerNode]):
         if not self._ends():
             return
         try:
-            await all_of([control.stop() for control in self._controls.values()])
+            await all_of([control.stop(CLOSE_GRACE_S) for control in self._controls.values()])
         finally:
             try:
                 await all_of([faults.close() for faults in self._faults.values()])

@@ -22,7 +22,8 @@ from splitbrain.results.errors import BackendError, NodeStartError
 LISTENS_WITHIN_S = 5.0
 """How long a start waits for the node to listen. A node that needs longer has started all the same."""
 POLL_S = 0.02
-STOP_GRACE_S = 1
+CLOSE_GRACE_S = 1.0
+"""How long a node may take to end in good order when its deployment is closed."""
 
 
 class Runners:
@@ -80,12 +81,18 @@ class Runners:
             await self._engine.kill(node.runner)
         return await self.status(node)
 
-    async def stop(self, node: Node) -> None:
-        """End the node in good order, within a second or by SIGKILL."""
+    async def stop(self, node: Node, grace_s: float) -> NodeStatus:
+        """End the node in good order, within the grace or by SIGKILL; the evidence says "killed" then."""
+        if not node.runner or not (await self._engine.state(node.runner)).has_processes:
+            return await self.status(node)
         node.signalled = True
-        if node.runner and (await self._engine.state(node.runner)).has_processes:
-            await self._engine.unpause(node.runner)  # a frozen process cannot act on SIGTERM
-            await self._engine.stop(node.runner, STOP_GRACE_S)
+        await self._count_throttled(node)
+        await self._engine.unpause(node.runner)  # a frozen process cannot act on SIGTERM
+        await self._engine.stop(node.runner, max(1, round(grace_s)))
+        status = await self.status(node)
+        if status.evidence.get("exit") != "SIGKILL":
+            return status
+        return msgspec.structs.replace(status, evidence={**status.evidence, "killed": True})
 
     async def pause(self, node: Node) -> NodeStatus:
         """Freeze every process of the node (control group freezer); a stopped node stays stopped.
@@ -207,10 +214,10 @@ class ContainerNode:
         async with self._node.changing:
             return await self._runners.resume(self._node)
 
-    async def stop(self) -> None:
-        """End the node in good order, within a second or by SIGKILL."""
+    async def stop(self, grace_s: float) -> NodeStatus:
+        """End the node in good order, within the grace (whole seconds, one at least) or by SIGKILL."""
         async with self._node.changing:
-            await self._runners.stop(self._node)
+            return await self._runners.stop(self._node, grace_s)
 
     async def status(self) -> NodeStatus:
         """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it

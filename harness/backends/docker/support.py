@@ -34,6 +34,7 @@ def faults() -> dict[str, Support]:
         "cut": Support(True, "nftables in the receiver's network namespace"),
         **dict.fromkeys(faultkinds.LINK_KINDS, Support(packets is None, packets or by_queue)),
         "kill": Support(True, "SIGKILL to every process of the container"),
+        "stop": Support(True, "SIGTERM to the container, SIGKILL after a grace"),
         "pause": Support(True, "the control group freezer, until the kernel shows it"),
         "client-links": CLIENT_LINKS,
         "cpu": Support(True, "a quota of the container's control group"),

@@ -57,6 +57,7 @@ def faults(wanted: str | None) -> dict[str, Support]:
     return {
         "cut": _of_cuts(wanted),
         "kill": Support(True, "SIGKILL, until the process is reaped"),
+        "stop": Support(True, "SIGTERM, SIGKILL after a grace, until the process is reaped"),
         "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
         **_of_links(links, "proxies were asked for" if wanted == "proxy" else namespaces_problem()),
         **of_nodes(links),

@@ -27,12 +27,21 @@ from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
+STOP_GRACE_S: Final = 8.0
+"""How long a node may take to stop in good order. An agent then waits for its end by SIGKILL, and must have answered
+before its controller gives it up (`channel.ANSWERS_WITHIN_S`).
+"""
+
 
 class NodeControl(Protocol):
     """The control of one node, as in `Deployment`."""
 
     async def kill(self) -> NodeStatus:
         """End its processes with SIGKILL and wait until they are gone."""
+        ...
+
+    async def stop(self, grace_s: float) -> NodeStatus:
+        """End it in good order, as of `StopsInGoodOrder`."""
         ...
 
     async def pause(self) -> NodeStatus:
@@ -84,6 +93,10 @@ class Deployed(ClientLinksStayWhole, Generic[Control]):
     async def kill(self, node: NodeId) -> NodeStatus:
         """End the node's processes with SIGKILL and wait until they are gone."""
         return await self._controls[self._place(node).node].kill()
+
+    async def stop(self, node: NodeId, grace_s: float = STOP_GRACE_S) -> NodeStatus:
+        """End the node's processes with SIGTERM, after the grace with SIGKILL, and wait until they are gone."""
+        return await self._controls[self._place(node).node].stop(grace_s)
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """Stop the node's processes from running and wait until the kernel says so; a stopped node stays stopped."""
@@ -308,6 +321,10 @@ class AgentNode:
     async def kill(self) -> NodeStatus:
         """End the node's processes with SIGKILL and wait until they are reaped."""
         return await self._ask("kill")
+
+    async def stop(self, grace_s: float) -> NodeStatus:
+        """End the node's processes with SIGTERM, after the grace with SIGKILL, and wait until they are reaped."""
+        return to_status(await self._agent.ask("stop_node", name=self._name, grace_s=grace_s))
 
     async def pause(self) -> NodeStatus:
         """Stop the node's processes with SIGSTOP and wait until the kernel says so. A stopped node stays stopped."""

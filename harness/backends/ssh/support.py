@@ -111,6 +111,7 @@ _HOW: Final[Mapping[FaultKind, str]] = {
     "cut": "nftables on each receiving host",
     **dict.fromkeys(faultkinds.LINK_KINDS, "NFQUEUE on each sending host"),
     "kill": "SIGKILL, until the process is reaped",
+    "stop": "SIGTERM, SIGKILL after a grace, until the process is reaped",
     "pause": "SIGSTOP, until the kernel shows state T",
     "cpu": "a quota of the node's control group on its host",
     **disks.ON_VOLUMES,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import signal
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
@@ -77,6 +78,8 @@ class ProgramLoop(Unreal, Answering):
         self._context_of_ends = contextvars.Context()  # within the other, and none can be entered twice
         self._handler: Any = None
         self._debug = False
+        self._at_sigterm: Callable[[], object] | None = None
+        self._stopping = False
         self._output = LogLines(self._say)
         files = ProgramFiles(world.disk, DATA_DIR, self.hold_up)
         self.answers: Mapping[str, Callable[..., Any]] = {**answers(self._host()), **files.answers()}
@@ -90,7 +93,7 @@ class ProgramLoop(Unreal, Answering):
             wall_ns=lambda: self._world.clock.wall_ns() + self._still_held_ns(),
             rng=self._world.rng,
             hold_up=self.hold_up,
-            end=self._process.end,
+            end=self._exit,
             tasks=lambda: [task for task in self._tasks if not task.done()],
         )
 
@@ -107,10 +110,17 @@ class ProgramLoop(Unreal, Answering):
             self._process.end(error)
 
     def _main_ended(self, task: asyncio.Task[object]) -> None:
-        if task.cancelled():
+        if self._stopping and (task.cancelled() or task.exception() is None):
+            self._process.end()
+        elif task.cancelled():
             self._process.end(ProgramEndError("main() was cancelled"))
         else:
             self._process.end(task.exception() or ProgramEndError("main() returned"))
+
+    def _exit(self, error: BaseException) -> None:
+        """End by an exit of the program's own, which is no failure if it was asked to stop and says 0."""
+        well = self._stopping and isinstance(error, SystemExit) and error.code in (None, 0)
+        self._process.end(None if well else error)
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._disposed:
@@ -144,7 +154,7 @@ class ProgramLoop(Unreal, Answering):
             try:
                 handle.context.run(*handle.call)
             except (SystemExit, KeyboardInterrupt) as error:
-                process.end(error)
+                self._exit(error)
             except Exception as error:
                 self.call_exception_handler({"message": f"{name_of(handle.callback)} failed", "exception": error})
             if process.state != "running" or self._held_until_ns > self._sim.now_ns:
@@ -357,11 +367,23 @@ class ProgramLoop(Unreal, Answering):
         self.call_soon(begin)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
-        """Without effect: a simulated process is only ever killed, and is not asked before."""
+        """What the process does at a stop in good order, for SIGTERM; of other signals there are none."""
+        if sig == signal.SIGTERM:
+            self._at_sigterm = lambda: callback(*args)
+            self._world.stops(self._terminated)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Without effect."""
+        """The process ends at once again, for SIGTERM; else without effect."""
+        if sig == signal.SIGTERM:
+            self._at_sigterm = None
         return True
+
+    async def _terminated(self) -> None:
+        """Be asked to stop in good order: the process ends when the program does."""
+        if self._at_sigterm is not None:
+            self._stopping = True
+            self.call_soon(self._at_sigterm)
+            await asyncio.Future[None](loop=self._sim)
 
     # --- asyncio's own face -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ A client sends lines of JSON and gets one for each; "do" says what is asked:
     time: what the wall clock shows
     work: computes for 0.2 s of its own time
 
-Each start of it is a line in `telemetry.jsonl`.
+Each start of it is a line in `telemetry.jsonl`. On SIGTERM it writes 7 bytes, and ends.
 """
 
 import asyncio
@@ -139,10 +139,12 @@ def error(call: Callable[[], object]) -> str | None:
     return None
 
 
-def stop(name: str) -> None:
+def stop(node: Node) -> None:
     """End in good order, which takes a moment."""
     select.select([], [], [], 0.05)
-    print(f"{name} stops", flush=True)
+    with contextlib.suppress(OSError):
+        node.put(7)
+    print(f"{node.name} stops", flush=True)
     os._exit(0)
 
 
@@ -151,7 +153,7 @@ async def main(name: str, host: str, port: int, data: str, peers: dict[str, tupl
         telemetry.write("start\n")
     node = Node(name, data, peers)
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: node, (host, port))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, name)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, node)
     server = await asyncio.start_server(node.serve, host, port)
     print(f"{name} listens", flush=True)
     async with server:

@@ -31,6 +31,11 @@ class SimNode:
         with contextlib.suppress(OSError):
             await self._world.disk.sync_names()
         await self._world.network.listen(self._listen, self._serve)
+        self._world.stops(self._stop)
+
+    async def _stop(self) -> None:
+        await self._world.clock.sleep(50_000_000)
+        self._put(7)
 
     async def _serve(self, connection: Any) -> None:
         with contextlib.suppress(ConnectionError):

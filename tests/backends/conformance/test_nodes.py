@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from splitbrain.harness.contract.deployments import StopsInGoodOrder
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends.conformance.adapters import REAL
@@ -26,6 +28,9 @@ ENDS_LATER = (
     "-c",
     _LISTEN + "select.select([], [], [], 0.3); print('out of luck', flush=True); os.kill(os.getpid(), 11)",
 )
+_SERVES = _LISTEN + "import signal; {how}select.select([], [], [])"
+IGNORES_SIGTERM = ("{python}", "-c", _SERVES.replace("{how}", "signal.signal(signal.SIGTERM, signal.SIG_IGN); "))
+ENDS_BY_SIGTERM = ("{python}", "-c", _SERVES.replace("{how}", ""))
 NEEDS_A_FILE = (
     "sh",
     "-c",
@@ -114,6 +119,54 @@ def test_a_paused_node_can_be_killed_and_what_ended_is_neither_paused_nor_resume
         assert (await nodes.deployment.resume("n1")).state == "stopped"
         assert (await nodes.deployment.start("n1")).state == "running"
 
+    row.measure(measure)
+
+
+WRITES_AT_ITS_STOP = 7
+"""Bytes that a node writes when it is stopped in good order."""
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
+def test_a_node_that_is_stopped_in_good_order_writes_what_it_wants_to_before_it_ends(row: Row, *, paused: bool) -> None:
+    async def measure(nodes: Nodes) -> None:
+        deployment = nodes.deployment
+        assert isinstance(deployment, StopsInGoodOrder)
+        before = await nodes.ask("n1", "append")
+        life = (await deployment.status("n1")).life
+        if paused:
+            await deployment.pause("n1")
+        ended = await deployment.stop("n1")
+        assert (ended.state, ended.life) == ("stopped", life)
+        assert not {"killed", "by_itself"} & ended.evidence.keys()
+        assert (await deployment.stop("n1")).state == "stopped", "what is stopped stays so"
+        assert "by_itself" not in (await deployment.status("n1")).evidence
+        await is_well(nodes, ("n2", "n3"))
+        assert (await deployment.start("n1")).life == life + 1
+        assert (await nodes.ask("n1", "read"))["size"] == before["size"] + WRITES_AT_ITS_STOP
+
+    row.needs("stop")
+    row.measure(measure)
+
+
+@real
+@pytest.mark.parametrize(
+    ("program", "seen"),
+    [(IGNORES_SIGTERM, {"exit": "SIGKILL", "killed": True}), (ENDS_BY_SIGTERM, {"exit": "SIGTERM"})],
+    ids=["ignores it", "has no handler"],
+)
+def test_a_node_that_does_not_stop_within_the_grace_is_killed(row: Row, program: Any, seen: dict[str, Any]) -> None:
+    async def measure(nodes: Nodes) -> None:
+        await nodes.deployment.kill("n3")
+        nodes.system.programs["n3"] = program
+        await nodes.deployment.start("n3")
+        async with asyncio.timeout(WITHIN_S):
+            ended = await cast(Any, nodes.deployment).stop("n3", 0.3)
+        assert ended.state == "stopped"
+        found = {name: ended.evidence[name] for name in ("exit", "killed", "by_itself") if name in ended.evidence}
+        assert found == seen
+        await nodes.restore("n3")
+
+    row.needs("stop")
     row.measure(measure)
 
 

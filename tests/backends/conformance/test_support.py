@@ -32,6 +32,7 @@ ELSEWHERE: Final[Mapping[FaultKind, Path]] = {
 MEASURED: set[FaultKind] = {
     "cut",
     "kill",
+    "stop",
     "pause",
     "cpu",
     *test_packets.MEASUREMENTS,
