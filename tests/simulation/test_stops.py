@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.cluster.node import Node
+from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.hunting.trial import carry_out
 from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.running.simulate import Simulated, simulate
@@ -293,3 +296,22 @@ def test_the_same_seed_stops_nodes_in_the_same_way() -> None:
     first, second = restarted(3), restarted(3)
     assert first.telemetry.equals(second.telemetry)
     assert (first.marks, first.fingerprint) == (second.marks, second.fingerprint)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nemesis", "is_seen"), [("restart-in-good-order", True), ("restart-at-once,restart-rolling", False)]
+)
+def test_what_is_wrong_with_a_checkpoint_at_the_stop_is_found_by_stops_alone(
+    monkeypatch: pytest.MonkeyPatch, nemesis: str, is_seen: bool
+) -> None:
+    stopped = Snapshotting.stopped
+
+    def under_the_entry_before(self: Snapshotting, applied: int, dump: Callable[[], bytes]) -> None:
+        stopped(self, applied - 1, dump)
+
+    monkeypatch.setattr(Snapshotting, "stopped", under_the_entry_before)
+    seeds = range(1, 4)
+    given = {**OPTIONS, **RESTARTS, "workload": "counter", "nemesis": nemesis}
+    found = [carry_out(RunOptions.of(**{**given, "seed": seed})).outcome for seed in seeds]
+    assert found.count(Outcome.VIOLATION) == (len(seeds) if is_seen else 0)
