@@ -40,6 +40,8 @@ class Restarting:
         self._fault = fault
         self._ledger = ledger
         self._down: dict[NodeId, None] = {}
+        self._asked: dict[NodeId, None] = {}
+        """Nodes that were asked to stop, of which it is not known whether they did: the op was given up meanwhile."""
 
     @property
     def down(self) -> tuple[NodeId, ...]:
@@ -71,8 +73,9 @@ class Restarting:
             raise NemesisError(f"{self._fault}: this backend cannot stop nodes in good order.")
         before = await deployment.status(node)
         # Before it is asked to: a stop that fails on the way may leave it down.
-        self._down[node] = None
+        self._down[node] = self._asked[node] = None
         after = await deployment.stop(node)
+        del self._asked[node]
         return before.life, _seen(after)
 
     async def restart(
@@ -143,6 +146,9 @@ class Restarting:
         problems: list[str] = []
         for node in [node for node in self._down if not self._ledger.held_by_others(node, self._fault)]:
             try:
+                if node in self._asked:  # it may still run, and would end once it was started
+                    await context.deployment.kill(node)
+                    del self._asked[node]
                 await context.deployment.start(node)
             except BackendError as problem:
                 if not self._ledger.may_stay_down(node):

@@ -4,7 +4,8 @@ One nemesis op at a time, an interval apart. Faults overlap now and then (a kill
 time where a test wants that, two at most: with more of them too little of a cluster works. The next fault is drawn
 without replacement until every fault had its turn: with independent draws some faults would not occur in a short run.
 One that finds nothing to hit while another is in force (no node can be spared) has its turn again as soon as that is
-healed: else a fault that lasts might keep another one from ever taking place.
+healed: else a fault that lasts might keep another one from ever taking place. One that finds nothing when it is alone,
+either, has used its turn, and waits for the next one like any other until it hits something.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ class Schedule(msgspec.Struct, frozen=True):
     While one fault is in force, a second one begins with the probability `overlap` before that is healed.
 
     The rest is its state: the faults in force, in the order of their begins; for each fault the rest of its round; the
-    faults that have not had their turn yet; what was drawn for the last begin; whether that one is to have its turn
-    again; when the next op is due (None while an op is in progress, whose end decides).
+    faults that have not had their turn yet; what was drawn for the last begin; the fault that hit nothing beside
+    another one, until that is healed; those that hit nothing when they were alone; when the next op is due (None while
+    an op is in progress, whose end decides).
     """
 
     faults: tuple[Fault, ...]
@@ -112,7 +114,8 @@ class Schedule(msgspec.Struct, frozen=True):
     remaining: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
     begun: Mapping[str, Any] = {}
-    missed: bool = False
+    missed: int | None = None
+    barren: tuple[int, ...] = ()
     gap_ns: int = 0
     due_ns: int | None = None
 
@@ -130,19 +133,33 @@ class Schedule(msgspec.Struct, frozen=True):
         rng = ctx.nemesis_rng
         gap_ns = int((SHORTEST + (LONGEST - SHORTEST) * rng.random()) * self.interval_ns)
         chosen = msgspec.structs.replace(self, gap_ns=gap_ns, due_ns=None)
+        if self.missed is not None and self.missed in self.in_force:
+            return chosen._stop(self.missed)
         if self._stops(ctx.time_ns, rng) or self._waits_for_its_turn():
-            return chosen._stop(rng)
+            return chosen._stop(rng.choice(self.in_force))
         able = [fault for fault in range(len(self.faults)) if fault not in self.in_force and self._lasts(fault, ctx)]
         if able:
             return chosen._start(able, ctx.nodes, rng)
-        return chosen._stop(rng) if self.in_force else None
+        return chosen._stop(rng.choice(self.in_force)) if self.in_force else None
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """The distance to the next op counts from the end of the last one."""
         if event.process != NEMESIS or event.type == "invoke":
             return self
         due = msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
-        return due._give_back() if len(self.in_force) > 1 and _missed(event) else due
+        begun = self._begun(event)
+        if begun is None:
+            return due
+        if not _missed(event):
+            return msgspec.structs.replace(due, barren=_without(self.barren, begun))
+        if len(self.in_force) == 1:
+            return msgspec.structs.replace(due, barren=(*_without(self.barren, begun), begun))
+        return due if begun in self.barren else due._give_back(begun, ctx.time_ns)
+
+    def _begun(self, event: Op) -> int | None:
+        """The fault whose begin has ended with this event, if it is one."""
+        last = self.in_force[-1] if self.in_force else None
+        return last if last is not None and event.f == self.faults[last].kind.start_f else None
 
     def idle_until(self) -> int:
         """The next op's time, once that is known."""
@@ -158,7 +175,7 @@ class Schedule(msgspec.Struct, frozen=True):
     def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
             return False
-        overlaps = rng.random() < self.overlap and not self.missed
+        overlaps = rng.random() < self.overlap and self.missed is None
         full = len(self.in_force) == min(IN_FORCE_MAX, len(self.faults))
         return full or not overlaps or self._ends_soon(time_ns)
 
@@ -167,21 +184,22 @@ class Schedule(msgspec.Struct, frozen=True):
         weighted = any(fault.weight > 1 for fault in self.faults)
         return weighted and bool(self.turns) and all(fault in self.in_force for fault in self.turns)
 
-    def _stop(self, rng: Rng) -> Result:
-        healed = rng.choice(self.in_force)
-        left = msgspec.structs.replace(self, in_force=_without(self.in_force, healed), missed=False)
+    def _stop(self, healed: int) -> Result:
+        missed = self.missed if healed == self.missed else None
+        left = msgspec.structs.replace(self, in_force=_without(self.in_force, healed), missed=missed)
         return self.faults[healed].stop(), left
 
-    def _give_back(self) -> Schedule:
-        """The last fault that began is not in force: it has its turn again, the same way, once the other is healed."""
-        *others, last = self.in_force
+    def _give_back(self, last: int, time_ns: int) -> Schedule:
+        """The last fault that began hit nothing: it is stopped at once, and has its turn again, the same way, once the
+        other one is healed, which is next.
+        """
         rest = (self.begun, *self.remaining[last])
         return msgspec.structs.replace(
             self,
-            in_force=tuple(others),
             turns=(last, *self.turns),
             remaining=(*self.remaining[:last], rest, *self.remaining[last + 1 :]),
-            missed=True,
+            missed=last,
+            due_ns=time_ns,
         )
 
     def _start(self, able: Sequence[int], nodes: Sequence[str], rng: Rng) -> Result:
@@ -208,7 +226,7 @@ def _missed(event: Op) -> bool:
     if event.type != "ok" or action_in(event.value) != "start":
         return False
     target = event.value.get("target")
-    return isinstance(target, str) and not hits_something(target)
+    return isinstance(target, str) and bool(target.strip()) and not hits_something(target)
 
 
 def _shuffled(items: Sequence[T], rng: Rng) -> tuple[T, ...]:

@@ -95,6 +95,9 @@ counter all the adds that crashed at once are searched together, which took more
 140 consumers that come and go ask more of two queues than slow disks can store.
 """
 
+CLIENTS_MIN: Final = {"g2": 5}
+"""By workload, on each node: two of them wait for each other, and most are idle when a node is silent."""
+
 RATES_MAX_HZ: Final = {
     **dict.fromkeys(("list-append", "rw-register", "topology", "tree"), 100.0),
     "create-once": 50.0,
@@ -104,7 +107,10 @@ RATES_MAX_HZ: Final = {
 BURST_INTERVALS: Final = 0.5
 """The longest distance of two bursts, in intervals: what the shortest fault lasts, so that it meets one."""
 
-MOMENTARY: Final = frozenset({"restart", "membership", "upgrade"})
+BURST_OF_CLIENT: Final = 10
+"""The most ops of a burst for each client: while a node is silent its clients do none, and the next burst is due."""
+
+MOMENTARY: Final = frozenset({"restart", "membership", "upgrade", "groups", "transfer"})
 """Kinds of fault that may last for milliseconds only: bursts would pass by them."""
 
 SILENCED_INTERVALS: Final = 20.0
@@ -116,7 +122,7 @@ SILENCED_HZ: Final = 100.0
 SILENCED_COST: Final = 2.0
 """How many times as much as others a test with one of these may cost."""
 
-SILENCED_OP_TIMEOUT_S: Final = 2.0
+SILENCED_OP_TIMEOUT_S: Final = 1.0
 """The longest op timeout with one of these, if ops are not slower: clients that wait longer for a silent system still
 do so when it answers again.
 """
@@ -356,14 +362,14 @@ def kinds_at_most(pace_s: float) -> int:
     return max(2, int(TIME_LIMITS_S[-1] / (TURN_INTERVALS * paced_interval_s(pace_s))))
 
 
-def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float) -> int:
-    """How many ops come at once: of the theme, and so few that each fault meets some."""
+def burst(rng: Rng, theme: Theme, nemeses: Sequence[str], rate_hz: float, interval_s: float, clients: int) -> int:
+    """How many ops come at once: of the theme, so few that each fault meets some, and that clients can do them."""
     kinds = [entry(name).kind for name in nemeses if name != "none"]
     if any(kind.name in MOMENTARY for kind in kinds):
         return 1
     passes = any(kind.over for kind in kinds)
     distance_s = min(BURST_INTERVALS * interval_s, PASSES_S if passes else interval_s)
-    most = min(rng.choice(theme.bursts), max(rate_hz * distance_s, 1))
+    most = min(rng.choice(theme.bursts), max(rate_hz * distance_s, 1), BURST_OF_CLIENT * clients)
     return max(each for each in BURSTS if each <= most)
 
 
@@ -387,7 +393,8 @@ def patient(figures: Figures, time_limit_s: float | None) -> Figures:
 
 def _clients(workload: str, concurrency: str, needed: float, nodes: int) -> str:
     """So many clients for each node, or as many as are needed, as far as the workload allows."""
-    of_each = max(client_count(concurrency, nodes) // nodes, math.ceil(needed / nodes))
+    least = max(math.ceil(needed / nodes), CLIENTS_MIN.get(workload, 0))
+    of_each = max(client_count(concurrency, nodes) // nodes, least)
     return f"{min(of_each, max(1, CLIENTS_MAX.get(workload, of_each * nodes) // nodes))}n"
 
 

@@ -21,6 +21,7 @@ from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
 from splitbrain.harness.campaigns.costs import OPS_MOST, OWN_LOGS, affordable_nodes, affordable_ops
+from splitbrain.harness.campaigns.judges import OWN_LOGS_PACES
 from splitbrain.harness.campaigns.loads import (
     affordable,
     audible,
@@ -330,18 +331,18 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     nemesis = affordable(nemesis, theme, pace_s, ops_most)
     overlap = overlap_of(seed, theme)
     nodes = overlaps.nodes_of(nodes, overlap, nemesis, counts)
-    recovery_s = _recovery_s(asked.system)
+    recovery_s = _recovery_s(asked.system) + (OWN_LOGS_PACES * pace_s if workload in SYNCING else 0.0)
     load = drawn(rng, theme, workload, nemesis, nodes, asked.time_limit, pace_s, recovery_s, ops_most, cheap)
     lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     is_patient = rng.random() < _patient_share(workload, asked)
     if is_patient and lasting and theme is OPEN:
         nemesis, load = [rng.choice(lasting)], patient(load, asked.time_limit)
     rate_hz, interval_s = _given(asked.rate, load.rate_hz), _given(asked.interval, load.interval_s)
-    # Apart from all other draws, as settings are.
-    at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s)
     clients = asked.concurrency
     if clients is None:
         clients = _clients_of(seed, asked.system, settings, nodes) or load.concurrency
+    # Apart from all other draws, as settings are.
+    at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s, client_count(load.concurrency, nodes))
     return RunOptions(
         workload=_variant(seed, workload, asked),
         nemesis=",".join(nemesis),

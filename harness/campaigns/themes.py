@@ -386,7 +386,7 @@ SHORT_LIVES: Final = Theme(
 SLOW_ELECTIONS: Final = Theme(
     name="slow-elections",
     weight=2,
-    workloads=("register", "read-modes", "set", "records", "create-once"),
+    workloads=("register", "read-modes", "set", "records"),
     nemeses=(
         *("kill-leader", "pause-leader", "power-leader", "partition-leader", "partition-minority-leader"),
         *("transfer-often", "packet-delay", "packet-reorder", "disk-slow"),

@@ -146,7 +146,7 @@ class Progress:
             return
         done = said(op.value)
         fault = op.f if done.fault is None else done.fault
-        if done.action == "start":
+        if done.action == "start" and (done.is_hit or not done.target):
             self.faults[fault] = f"{fault} {done.target}".strip()
         else:
             self.faults.pop(fault, None)

@@ -45,6 +45,11 @@ _OF_MEMBERS: Final[dict[str, FaultKind]] = {"wipe": "membership"}
 INJECTED_KINDS: Final[tuple[InjectedKind, ...]] = get_args(InjectedKind)
 """Everything that a backend must answer for."""
 
+LATER_KINDS: Final[Mapping[str, Support]] = {
+    "stop": Support(False, "the backend does not say that it can stop nodes in good order (SIGTERM)."),
+}
+"""What is taken for the answer of a backend that says nothing of a kind which was added after backends were written."""
+
 REQUESTED_KINDS: Final[tuple[RequestedKind, ...]] = get_args(RequestedKind)
 """Everything that systems are asked for."""
 
@@ -104,6 +109,7 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
         immune.setdefault("discovery", f"nodes of system {system.name!r} find each other without a service.")
     return {
         **dict.fromkeys(REQUESTED_KINDS, Support(True, "the system is asked, as an operator would")),
+        **LATER_KINDS,
         **backend.support(),
         **{kind: Support(False, why) for kind, why in immune.items()},
     }

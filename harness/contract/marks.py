@@ -33,7 +33,7 @@ MARKS: Final[Mapping[str, str]] = {
     "rolling restart": "every node was restarted, each after the one before it had answered again",
     "restarted at once": "every node ended before the first of them started again, all at the same time",
     "restarted in another order": "every node ended, and they started again in another order",
-    "restarted in good order": "every node stopped in good order, none by SIGKILL, and started again",
+    "restarted in good order": "every node was asked to stop, ended in good order, none by SIGKILL, and started again",
     "member did not come back": "a node that left could not join again before a recovery had to be over",
     "members removed rashly": "nodes that said they lead were asked to remove members at once, reached or not",
     "member removed": "a node was a member no more, as others listed them, and its data was gone",

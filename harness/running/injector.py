@@ -19,6 +19,9 @@ from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
 OP_LIMIT_S = 30.0
 """How long a nemesis op may take. Backends bound their own work far below; this is for those that do not."""
 
+NODE_LIMIT_S = 15.0
+"""The same for each node, where that is more: an op may deal with one node after the other (a rolling restart does)."""
+
 HEAL_LIMIT_S = 600.0
 """The same for the healing at the end: a member that joins may take long as long as it comes nearer."""
 
@@ -68,7 +71,7 @@ class Injector:
             await within(clock, limit_s, self._nemesis.heal(self._context))
             return  # what is left, the end of the deployment removes
         if self._task is not None and not self._task.done():
-            await within(clock, OP_LIMIT_S, _ended(self._task))
+            await within(clock, self._limit_s(), _ended(self._task))
         try:
             await within(clock, HEAL_LIMIT_S, self._nemesis.heal(self._context))
         except TimeoutError as error:
@@ -81,9 +84,12 @@ class Injector:
                 "that its ops can do."
             )
 
+    def _limit_s(self) -> float:
+        return max(OP_LIMIT_S, NODE_LIMIT_S * len(self._context.deployment.nodes))
+
     async def _inject(self, op: Op) -> None:
         try:
-            done = await within(self._context.runtime.clock, OP_LIMIT_S, self._nemesis.invoke(self._context, op))
+            done = await within(self._context.runtime.clock, self._limit_s(), self._nemesis.invoke(self._context, op))
         except ProtocolError as error:
             done = op.complete("info", error=str(error))
             self._broken(error)

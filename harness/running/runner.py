@@ -41,9 +41,9 @@ from splitbrain.results.reasons import ADVICE_FOR_BLOCKED
 FINAL_LIMIT_S = 60.0
 """The timeout of the final phase: after it no more ops begin."""
 
-LATE_WAITS = 6
+LATE_WAITS = 12
 """So many times as long as something may arrive late (`Test.late_s`) is added to that: each answer that does not come
-may have a workload wait so long, and ask again.
+may have a workload wait so long, and ask again, of queues first and then of their dead letters.
 """
 
 STOPPED_RECOVERY_S = 3.0

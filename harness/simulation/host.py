@@ -203,10 +203,9 @@ class SimHost:
         self._stops.append(over)
         if len(self._stops) == 1:  # else it is at it already
             process.spawn(self._stop(process, act), "stop")
-        try:
-            return await over
-        finally:
-            timer.cancel()
+        killed = await over  # given up meanwhile, the grace is in force all the same
+        timer.cancel()
+        return killed
 
     async def _stop(self, process: SimProcess, act: Callable[[], Awaitable[None]]) -> None:
         """What a process does at a stop, and in the same step its end: nothing of it happens in between."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection, StopsInGoodOrder, Surroundings
-from splitbrain.harness.contract.faultkinds import INJECTED_KINDS
+from splitbrain.harness.contract.faultkinds import INJECTED_KINDS, LATER_KINDS
 from splitbrain.harness.contract.faults import ClientFault, ClockFault, DiskFault, LinkFault, Support
 from splitbrain.harness.contract.moments import Act, HearsMarks, Moment, Passed
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.test import Test
 
 
-_LATER_KINDS: Final[Mapping[str, Support]] = {
-    "stop": Support(False, "the backend does not say that it can stop nodes in good order (SIGTERM)."),
-}
-"""What is taken for the answer of a backend that says nothing of a kind which was added after backends were written."""
-
-
 def backend(inner: Backend) -> Backend:
     """A backend, and every deployment that it makes, held to its contract."""
     return _ValidBackend(inner)
@@ -39,7 +33,7 @@ class _ValidBackend(Wrapper):
 
     def support(self) -> Mapping[str, Support]:
         # An answer of its own takes the place of these: a backend that was written before a kind existed lacks it.
-        support = {**_LATER_KINDS, **self._inner.support()}
+        support = {**LATER_KINDS, **self._inner.support()}
         missing = [kind for kind in INJECTED_KINDS if not isinstance(support.get(kind), Support)]
         if missing:
             raise ProtocolError(f"backend {self.name!r}: support says nothing about {', '.join(missing)}.")

@@ -547,6 +547,7 @@ def test_a_backend_that_was_written_before_nodes_were_stopped_in_good_order_goes
     old, said = validate.backend(Old(MemoryDeployment())), validate.backend(MemoryBackend(MemoryDeployment()))
     assert (old.support()["stop"].works, said.support()["stop"].works) == (False, True)
     assert old.support().keys() == said.support().keys()
+    assert supported(Old(MemoryDeployment()), MemorySystem())["stop"] == old.support()["stop"], "as it is, too"
     support = supported(old, MemorySystem())
     assert "restart-in-good-order" not in names_for(support)
     assert build_nemesis(["restart"], support=support).faults == {"kill"}

@@ -59,13 +59,14 @@ def schedule(
     nodes: Sequence[str] = FIVE,
     took_s: float = 0.3,
     misses: Callable[[Op, Collection[str]], bool] = never,
+    target: str = "none: no node can be spared",
 ) -> list[Op]:
     """The nemesis ops of a run, invocations at the times at which they come; each takes `took_s`.
 
-    `misses` decides which ops find nothing to hit, given the kinds of fault that are in force.
+    `misses` decides which ops find nothing to hit, given the kinds of fault that are in force; they say `target` then.
     """
     assert package.generator is not None
-    return drive(package.generator, seed, seconds, nodes, took_s, misses)
+    return drive(package.generator, seed, seconds, nodes, took_s, misses, target)
 
 
 def drive(
@@ -75,6 +76,7 @@ def drive(
     nodes: Sequence[str] = FIVE,
     took_s: float = 0.3,
     misses: Callable[[Op, Collection[str]], bool] = never,
+    target: str = "",
 ) -> list[Op]:
     streams = Streams(seed)
     struck: set[str] = set()
@@ -100,7 +102,7 @@ def drive(
         ctx.free |= ctx.nemesis_bit
         fault, begins, found = op.value["fault"], op.value["action"] == "start", op.value
         if misses(op, struck):
-            found = {**op.value, "target": "none: no node can be spared"}
+            found = {**op.value, "target": target}
         elif begins:
             struck.add(fault)
         else:
@@ -435,13 +437,13 @@ def test_a_fault_that_hits_nothing_beside_another_one_has_its_turn_when_that_is_
     ops = schedule(build(["pause", "kill"], overlap=0.9), seed, seconds=200, misses=spares_none)
     beside = hit = 0
     struck: str | None = None
-    for op, after, later in zip(ops, ops[1:], ops[2:], strict=False):
+    for op, *later in zip(ops, ops[1:], ops[2:], ops[3:], strict=False):
         fault, begins = op.value["fault"], op.value["action"] == "start"
         if begins and struck is not None:
             beside += 1
-            assert (after.value["fault"], after.value["action"]) == (struck, "stop"), "nothing else begins meanwhile"
-            assert (later.value["fault"], later.value["action"]) == (fault, "start"), "it has its turn again"
-            assert asked_for(later) == asked_for(op)
+            assert [did(each) for each in later] == [(fault, "stop"), (struck, "stop"), (fault, "start")]
+            assert later[0].time - op.time == round(0.3 * SECOND), "there is nothing to wait for"
+            assert asked_for(later[2]) == asked_for(op)
         elif begins:
             hit += 1
             struck = fault
@@ -451,6 +453,43 @@ def test_a_fault_that_hits_nothing_beside_another_one_has_its_turn_when_that_is_
     assert hit > 5
     kinds = [op.value["fault"] for op in ops if op.value["action"] == "start"]
     assert min(Counter(kinds).values()) > len(kinds) / 4
+
+
+def did(op: Op) -> tuple[str, str]:
+    return op.value["fault"], op.value["action"]
+
+
+@pytest.mark.parametrize("target", ["", " "])
+def test_a_target_that_says_nothing_is_no_miss(target: str) -> None:
+    """A nemesis of a user may have put something in force, and needs its stop."""
+    usual = schedule(build(["pause", "kill"], overlap=0.9), seconds=200)
+    silent = schedule(build(["pause", "kill"], overlap=0.9), seconds=200, misses=spares_none, target=target)
+    assert silent == usual
+
+
+def test_a_fault_that_hits_nothing_alone_either_makes_no_other_one_end_sooner() -> None:
+    """An upgrade finds every node upgraded, from some time on."""
+
+    def misses(op: Op, in_force: Collection[str]) -> bool:
+        return op.value["fault"] == "upgrade"
+
+    given_back = later = 0
+    for seed in range(20):
+        ops = schedule(build(["pause", "kill", "upgrade"], overlap=0.9), seed, seconds=300, misses=misses)
+        struck: set[str] = set()
+        was_alone = False
+        for op, after in itertools.pairwise(ops):
+            fault, action = did(op)
+            if fault != "upgrade":
+                (struck.add if action == "start" else struck.discard)(fault)
+            elif action == "start":
+                stops_at_once = after.time - op.time == round(0.3 * SECOND)
+                assert not (stops_at_once and was_alone), "from then on it is begun and ended as any other one"
+                given_back += stops_at_once
+                later += was_alone and bool(struck)
+                was_alone = was_alone or not struck
+    assert given_back > 5
+    assert later > 20
 
 
 def asked_for(op: Op) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import Outcome
+from splitbrain.cluster.embedded import EmbeddedNode
 from splitbrain.cluster.node import Node
 from splitbrain.cluster.snapshotting import Snapshotting
 from splitbrain.harness.backends.sim import SimBackend
@@ -18,6 +19,7 @@ from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.hunting.trial import carry_out
 from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.running import injector
 from splitbrain.harness.running.simulate import Simulated, simulate
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.host import ProcessWorld, SimHost
@@ -315,3 +317,53 @@ def test_what_is_wrong_with_a_checkpoint_at_the_stop_is_found_by_stops_alone(
     given = {**OPTIONS, **RESTARTS, "workload": "counter", "nemesis": nemesis}
     found = [carry_out(RunOptions.of(**{**given, "seed": seed})).outcome for seed in seeds]
     assert found.count(Outcome.VIOLATION) == (len(seeds) if is_seen else 0)
+
+
+# --- stops that take long ---------------------------------------------------------------------------------------------
+
+
+def stopping_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each node take so long for its stop."""
+    stop = EmbeddedNode.stop
+
+    async def slowly(self: EmbeddedNode) -> None:
+        await self._runtime.clock.sleep(round(seconds * SECOND))  # pyright: ignore[reportPrivateUsage]
+        await stop(self)
+
+    monkeypatch.setattr(EmbeddedNode, "stop", slowly)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "stopped"), [(7.0, "in good order"), (60.0, "killed after the grace")])
+def test_nodes_that_stop_slowly_are_waited_for_and_have_not_crashed(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, stopped: str
+) -> None:
+    stopping_for(seconds, monkeypatch)
+    given = {**OPTIONS, **RESTARTS, "nodes": "5", "interval": 3.0, "time_limit": 70.0, "rate": 20.0}
+    test = compose(RunOptions.of(**{**given, "seed": 1}))
+    left = simulate(test)
+    assert left.failure is None
+    assert [op.f for op in left.ops if op.f in ("crash", "halt")] == []
+    done = [op for op in left.ops if op.process == NEMESIS and op.f == "restart" and op.type != "invoke"]
+    assert done
+    assert [op.error for op in done if op.type != "ok"] == []
+    evidence: list[dict[str, Any]] = [seen for op in done for seen in op.value["evidence"].values()]
+    assert {seen["stopped"] for seen in evidence} == {stopped}
+
+
+@pytest.mark.parametrize("is_healed", [False, True])
+def test_a_node_whose_stop_was_given_up_is_ended_before_it_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, is_healed: bool
+) -> None:
+    """Else its start would find it running, and it would end afterwards, as it was asked to."""
+    monkeypatch.setattr(injector, "OP_LIMIT_S", 5.0)
+    monkeypatch.setattr(injector, "NODE_LIMIT_S", 0.0)
+    stopping_for(7.0, monkeypatch)
+    limit_s = 12.0 if is_healed else 60.0
+    left = restarted(1, interval=8.0, time_limit=limit_s, rate=20.0)
+    assert [op.f for op in left.ops if op.f in ("crash", "halt")] == []
+    given_up = [op for op in left.ops if op.f == "restart" and op.error is not None]
+    assert given_up
+    assert all("no answer within 5 s" in str(op.error) for op in given_up)
+    recovered = next(op for op in left.ops if op.f == "recovered")
+    assert recovered.value["seconds"] is not None

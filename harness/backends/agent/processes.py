@@ -32,6 +32,7 @@ class Node:
         self.pid: int | None = None
         self.exit: str | None = None
         self.signalled = False
+        self.left_others = False
 
     def begin(self, pid: int) -> None:
         """Take note of a new process."""
@@ -39,6 +40,7 @@ class Node:
         self.life += 1
         self.exit = None
         self.signalled = False
+        self.left_others = False
 
     def lives(self, life: int) -> bool:
         """Whether the process of that life is still there."""
@@ -88,25 +90,32 @@ class Processes:
         """SIGTERM, and SIGKILL to what is still there after `grace_s`; wait until all of it is gone.
 
         What is left of a node when its first process ends is killed at once, as in a container. Evidence: "killed" if
-        that first process did not end in time.
+        that first process did not end in time, or left others when the signal ended it: a wrapper that does not wait
+        for its server has it killed in the middle of its stop.
         """
         node = self._nodes[name]
         if self.status(name)["state"] == "stopped" or node.pid is None:
             return self.status(name)
         life = node.life
         node.signalled = True
-        family = list(syscalls.family(node.pid))
+        family = {pid: syscalls.began(pid) for pid in syscalls.family(node.pid)}
         # In this order: a paused process takes SIGTERM only once it runs again, and then at once.
         _signal_family(node.pid, signal.SIGTERM)
         _signal_family(node.pid, signal.SIGCONT)
         deadline = _now() + grace_s
         while node.lives(life) and _now() < deadline:
             await asyncio.sleep(POLL_S)
-        if not node.lives(life):
-            await _until(lambda: all(map(_has_ended, family)), f"what {name} left is still there after SIGKILL")
-            return self.status(name)
-        status = await self.kill(name)
-        status["evidence"]["killed"] = True
+        if node.lives(life):
+            status = await self.kill(name)
+            status["evidence"]["killed"] = True
+            return status
+        # Those that led sessions of their own, and have lost their parent, are known here only.
+        left = [pid for pid, began in family.items() if began == syscalls.began(pid) and not _has_ended(pid)]
+        _send(left, signal.SIGKILL)
+        await _until(lambda: all(map(_has_ended, left)), f"what {name} left is still there after SIGKILL")
+        status = self.status(name)
+        if (left or node.left_others) and node.exit != "exit code 0":
+            status["evidence"]["killed"] = True
         return status
 
     async def pause(self, name: str) -> dict[str, Any]:
@@ -167,7 +176,7 @@ class Processes:
             node = next((node for node in self._nodes.values() if node.pid == ended.si_pid), None)
             if node is not None:
                 # Before the leader is reaped: until then its pid, which is the session's id, cannot be reused.
-                _end_family(ended.si_pid)
+                node.left_others = bool(_end_family(ended.si_pid))
                 node.pid = None
                 killed = ended.si_code != os.CLD_EXITED
                 node.exit = signal.Signals(ended.si_status).name if killed else f"exit code {ended.si_status}"
@@ -175,7 +184,9 @@ class Processes:
 
     async def stop_all(self, grace_s: float) -> None:
         """SIGTERM to every node, SIGKILL to those that are still there after `grace_s`."""
-        await asyncio.gather(*(self.stop(name, grace_s) for name in self._nodes))
+        await asyncio.gather(*(self.stop(name, grace_s) for name in self._nodes), return_exceptions=True)
+        for name in self._nodes:
+            await self.kill(name)
 
     def kill_all(self) -> None:
         """SIGKILL to every node, at once and without waiting for it."""

@@ -159,6 +159,12 @@ def family(session: int) -> dict[int, str]:
     return {pid: found[pid][0].decode() for pid in sorted(members) if found[pid][0] not in (b"Z", b"X")}
 
 
+def began(pid: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None if there is none. A pid may be used again."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat behind the name: state, parent, group, session, ...; None if there is none."""
     try:

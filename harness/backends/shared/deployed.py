@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,14 @@ STOP_GRACE_S: Final = 8.0
 """How long a node may take to stop in good order. An agent then waits for its end by SIGKILL, and must have answered
 before its controller gives it up (`channel.ANSWERS_WITHIN_S`).
 """
+
+
+_OF_ITS_OWN: Final = frozenset(
+    text
+    for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "SYS", "TRAP")
+    for text in (f"SIG{name}", f"exit code {128 + getattr(signal, f'SIG{name}')}")
+)
+"""How a process ends by an error of its own; containers, and shells, show the signal as an exit code."""
 
 
 class NodeControl(Protocol):
@@ -96,7 +105,10 @@ class Deployed(ClientLinksStayWhole, Generic[Control]):
 
     async def stop(self, node: NodeId, grace_s: float = STOP_GRACE_S) -> NodeStatus:
         """End the node's processes with SIGTERM, after the grace with SIGKILL, and wait until they are gone."""
-        return await self._controls[self._place(node).node].stop(grace_s)
+        status = await self._controls[self._place(node).node].stop(grace_s)
+        if status.evidence.get("exit") not in _OF_ITS_OWN:
+            return status
+        return msgspec.structs.replace(status, evidence={**status.evidence, "failed": True})
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """Stop the node's processes from running and wait until the kernel says so; a stopped node stays stopped."""
