@@ -107,7 +107,7 @@ LINK_FAULTS: Final[Mapping[str, Fault]] = {
     "resets": packets(RESETS),
 }
 NODE_FAULTS: Final[Mapping[str, Mapping[FaultKind, NodeFault]]] = {
-    "processes": {"kill": kill, "stop": stop, "cpu": throttle, "pause": pause},
+    "processes": {"kill": kill, "cpu": throttle, "pause": pause, "stop": stop},
     "disks": {
         "disk-full": disk(DiskFault(full=True)),
         "disk-sync": disk(DiskFault(sync_fails=True)),
