@@ -13,6 +13,7 @@ from splitbrain.harness.cli import progress, steps
 from splitbrain.harness.cli.progress import Progress
 from splitbrain.harness.cli.steps import Steps
 from splitbrain.harness.cli.tables import print_whole
+from splitbrain.results.history import NEMESIS, Op
 
 
 class Clock:
@@ -110,3 +111,20 @@ def test_in_a_pipe_a_row_of_a_table_is_one_line_with_every_cell_whole(
     assert "it was not seen whether " * 29 in row
     assert "\x1b" not in out
     assert all(line == line.rstrip() for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("report", "shown"),
+    [
+        ({"target": "n1", "down": ["n1"]}, "fault: kill n1"),
+        ({"target": "none: no node can be spared"}, "fault: none"),
+        ({}, "fault: kill"),
+    ],
+)
+def test_a_fault_that_hit_nothing_is_not_shown_as_one_in_force(report: dict[str, Any], shown: str) -> None:
+    line = Progress("register seed 1", Console(file=io.StringIO()))
+    line.observe(Op(process=0, type="invoke", f="read"))
+    asked = {"action": "start", "fault": "kill"}
+    line.observe(Op(process=NEMESIS, type="ok", f="kill", value={**asked, **report}))
+    line.enter("faults")
+    assert shown in line._line()  # pyright: ignore[reportPrivateUsage] - what a terminal shows four times a second
