@@ -16,9 +16,11 @@ from splitbrain.results.standbys import STANDBY
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 """Errors that only a state in common can give, unless a test names others to the checker of quorum-progress."""
 
-SPOKEN: Final = r"^(not_found|precondition_failed|resource_locked)\b"
+SPOKEN: Final = r"^(not_found|precondition_failed|resource_locked|conflict)\b"
 """How errors begin with which a node speaks of a state that may be its own alone
-(`splitbrain.harness.contract.brokers.Topology`): it serves clients, but that proves no quorum."""
+(`splitbrain.harness.contract.brokers.Topology`), or found that other transactions were first: it serves clients, but
+that proves no quorum.
+"""
 
 
 def spoke_of_a_state(history: pa.Table) -> Bools:

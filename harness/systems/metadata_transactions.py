@@ -50,14 +50,16 @@ class MetadataTransactions:
         """Read registers, and write what follows from them; what was read.
 
         Raises:
-            DefiniteError: `change` aborted it, or others were first until its time was over.
+            DefiniteError: `change` aborted it, or others were first until too little time was left for another try.
         """
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + self._timeout_ms / 1000
         paths = [_path(key) for key in keys]
+        took_ms = 0
         while True:
-            left_ms = round((ends_s - loop.time()) * 1000)
-            if left_ms <= 0:
+            begun_s = loop.time()
+            left_ms = round((ends_s - begun_s) * 1000)
+            if left_ms <= took_ms:  # what is tried in less time is given up halfway, with an unknown outcome
                 raise DefiniteError(f"conflict: other transactions were first for {self._timeout_ms / 1000:g} s")
             read = await self._client.transaction("versions", _VERSION, paths, "read", timeout_ms=left_ms)
             found = readable(read.value, list[tuple[int | None, int | None]], "a read of registers")
@@ -77,6 +79,7 @@ class MetadataTransactions:
             try:
                 done = await self._client.transaction("conditional", _VERSION, wanted, "write", timeout_ms=left_ms)
             except TransactionAbortedError:
+                took_ms = round((loop.time() - begun_s) * 1000)
                 continue  # a conflict: nothing of it happened
             return Answer(values, done.term)
 

@@ -53,7 +53,13 @@ def test_1_a_compare_that_did_not_match_is_an_answer_and_a_refusal_is_none() -> 
 
 
 @pytest.mark.parametrize(
-    "error", ["not_found: queue 'q2': there is no such entity.", "precondition_failed", "resource_locked: q"]
+    "error",
+    [
+        "not_found: queue 'q2': there is no such entity.",
+        "precondition_failed",
+        "resource_locked: q",
+        "conflict: others",
+    ],
 )
 def test_1_what_a_node_says_of_a_state_is_progress_but_proves_no_quorum(error: str) -> None:
     """A majority that only says what is not there is well; in a minority that may be the node's own, older state."""
