@@ -2,8 +2,8 @@
 
     short      in the end, with all healed and nothing changing for long, a queue has fewer replicas than its target,
                though there are nodes
-    unserved   in the end, with all healed and nothing changing for long, a queue took nothing of what a client put in,
-               but what others did: the client's node does not find the replica that leads
+    unserved   in the end, with all healed and nothing changing for long, a queue took nothing more of what a client put
+               in, but what others did: the client's node does not find the replica that leads
     two        two changes of members were under way at once, or one changed more than its member
     dip        a member of the cluster was removed without an operator, and fewer than the target were left
     draining   a replica was placed on a node that was being drained, without an operator
@@ -192,7 +192,11 @@ class _Judge:
                 if from_ns <= self.time[put.begun] and self.time[put.ended] <= to_ns:
                     of_process.setdefault(put.process, []).append(put)
             served = [process for process, puts in of_process.items() if any(put.is_ok for put in puts)]
-            for process, puts in of_process.items():
+            # A queue that is just being formed takes nothing of any client yet.
+            taken = (self.time[put.ended] for puts in of_process.values() for put in puts if put.is_ok)
+            first_ns = min(taken, default=0)
+            for process, every in of_process.items():
+                puts = [put for put in every if self.time[put.begun] >= first_ns]
                 if served and process not in served and len(puts) >= TRIES:
                     yield Finding(
                         "unserved",

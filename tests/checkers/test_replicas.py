@@ -126,6 +126,8 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
     "a client is not served": ([look("123", 0), ok, no, no, no, *REST], ("unserved",)),
     "what was asked before the rest began does not count": ([no, look("123", 0), ok, no, no, *REST], ()),
     "what was asked under a fault does not count": ([look("123", 0), ok, no, FAULT, no, no, *REST], ()),
+    "what was asked before it took anything does not count": ([look("123", 0), no, no, no, ok, no, no, *REST], ()),
+    "a client is not served from then on": ([look("123", 0), no, ok, no, no, no, *REST], ("unserved",)),
     "a client was served once": ([look("123", 0), ok, no, no, no, ("enqueue", 2), *REST], ()),
     "no client was served": ([look("123", 0), no, no, no, *REST], ()),
     "a running extra is removed": ([look("1234", 0), look("123", 1, None, [change(1, "shrink", 4)])], ("extra",)),
