@@ -31,7 +31,7 @@ class Part(NamedTuple):
     """What is spread: a theme, how often it is in a round, and the workloads that it can have.
 
     `bearing`: those beside which its tests are what the theme says, if not all are. It gets one of them from a test
-    that draws from everything, in exchange for its own.
+    that draws from everything, in exchange for its own; if none of these has one, from another test that can have it.
     """
 
     theme: str
@@ -73,8 +73,14 @@ def round_of(number: int, parts: tuple[Part, ...], everything: Part, preferred: 
     workloads = _workloads(rng, order, preferred)
     for index, part in enumerate(order):
         if part.bearing and workloads[index] not in part.bearing:
-            _exchange(workloads, index, [at for at, other in enumerate(order) if other == everything], part.bearing)
+            bears = [at for at, other in enumerate(order) if _bears(other, workloads[index])]
+            open_first = sorted(bears, key=lambda at: order[at] != everything)
+            _exchange(workloads, index, open_first, part.bearing)
     return tuple(Place(part.theme, workload) for part, workload in zip(order, workloads, strict=True))
+
+
+def _bears(part: Part, workload: str) -> bool:
+    return workload in part.workloads and (not part.bearing or workload in part.bearing)
 
 
 def _exchange(workloads: list[str], index: int, others: Sequence[int], wanted: Sequence[str]) -> None:

@@ -71,6 +71,22 @@ def test_what_a_theme_cannot_have_beside_its_core_is_exchanged_with_a_test_that_
         ]
 
 
+def test_if_no_such_test_has_it_it_is_exchanged_with_one_of_another_theme_that_can_have_it() -> None:
+    everything = Part("open", 1, ("set", "queue", "register"))
+    elections, queues = Part("elections", 5, everything.workloads), Part("queues", 1, ("queue",))
+    upgrades = Part("upgrades", 1, everything.workloads, ("register",))
+    lacking = 0
+    for number in range(60):
+        drawn = round_of(number, (upgrades._replace(bearing=()), elections, queues), everything, ())
+        exchanged = round_of(number, (upgrades, elections, queues), everything, ())
+        found = {place.workload for place in drawn if place.theme == "upgrades"}
+        lacking += not any(place == ("open", "register") for place in drawn) and found != {"register"}
+        assert {place.workload for place in exchanged if place.theme == "upgrades"} == {"register"}
+        assert {place.workload for place in exchanged if place.theme == "queues"} == {"queue"}
+        assert Counter(place.workload for place in exchanged) == Counter(place.workload for place in drawn)
+    assert lacking > 3
+
+
 def test_each_test_of_two_versions_has_an_upgrade() -> None:
     asked = default()
     tests = [draw(seed, asked) for seed in range(1, 5 * ROUND + 1) if theme_of(seed, asked).name == "two-versions"]
