@@ -161,7 +161,7 @@ async def measure(folder: Path, counts: Sequence[int], keys: int) -> list[float]
             f"{count:>12,} commands  {found[-1]:7.1f} MB resident  {files:6.1f} MB of files  {seconds:6.0f} s",
             flush=True,
         )
-    node.stopped()
+    await node.stop()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -23,7 +23,7 @@ from splitbrain.cluster.longcollections import LongCollections
 from splitbrain.cluster.marks import MARKS_VARIABLE
 from splitbrain.cluster.node import Node, NodeConfig
 from splitbrain.cluster.real import RealWorld, marks_reported
-from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.runtime import STOPS, Runtime
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +62,7 @@ async def _run(config: NodeConfig, discovery: Options | None, data: Path) -> Non
     world = RealWorld(data, config.node, lambda error: stop.done() or stop.set_exception(error))
     try:
         await (_of_founders if discovery is None else _by_discovery)(config, discovery, world.runtime, stop)
-        world.runtime.log("stops in good order")
+        world.runtime.log(STOPS)
     finally:
         await world.close()
 
@@ -73,8 +73,7 @@ async def _of_founders(config: NodeConfig, _: Options | None, runtime: Runtime, 
     await node.start()
     runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
     await stop
-    await node.stop_queues()
-    node.stopped()
+    await node.stop()
 
 
 async def _by_discovery(

@@ -16,7 +16,6 @@ find on a disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from splitbrain.cluster.arguments import parse
 from splitbrain.cluster.arrivals import WINDOW
@@ -37,7 +36,7 @@ from splitbrain.cluster.nodeconfig import APPLY_SLICE
 from splitbrain.cluster.raft.config import ELECTION_MS, HEARTBEAT_MS, MAX_BATCH, MAX_PENDING, MAX_PIPELINE
 from splitbrain.cluster.recoverable import Seen, recoverable
 from splitbrain.cluster.registered import known as known_functions
-from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
+from splitbrain.cluster.runtime import STOPS, Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 from splitbrain.cluster.snapshotting import CHECKPOINT_INTERVAL, CHUNK_BYTES, SNAPSHOT_INTERVAL
 from splitbrain.cluster.storage import WAL_BYTES
 from splitbrain.cluster.tree import NEWEST_VERSION
@@ -60,7 +59,6 @@ __all__ = [
     "OF_STORES",
     "OF_STREAMS",
     "SNAPSHOT_INTERVAL",
-    "STOPS",
     "WAL_BYTES",
     "WINDOW",
     "Address",
@@ -83,10 +81,6 @@ __all__ = [
 ]
 
 
-STOPS: Final = "stops in good order"
-"""The last line of the log of a node that does."""
-
-
 class EmbeddedNode:
     """A node that serves. Made by `start`.
 
@@ -103,16 +97,8 @@ class EmbeddedNode:
         Raises:
             OSError: the disk failed.
         """
-        await self._node.stop_queues()
-        self._node.stopped()
+        await self._node.stop()
         self._runtime.log(STOPS)
-
-    def stopped(self) -> None:
-        """Have the node write last checkpoints, and note that it stops in good order (RA-41).
-
-        Its tasks are to be cancelled right after this.
-        """
-        self._node.stopped()
 
 
 async def start(argv: Sequence[str], runtime: Runtime) -> EmbeddedNode:

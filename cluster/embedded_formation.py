@@ -23,9 +23,8 @@ from splitbrain.cluster.discovery.forming import Forming
 from splitbrain.cluster.discovery.http import Endpoint
 from splitbrain.cluster.discovery.messages import AskFormation, FormationState, decode_reply, encode
 from splitbrain.cluster.discovery.seen import Peer
-from splitbrain.cluster.embedded import STOPS
 from splitbrain.cluster.errors import ArgumentError, DiscoveryError, UnavailableError
-from splitbrain.cluster.runtime import Runtime
+from splitbrain.cluster.runtime import STOPS, Runtime
 from splitbrain.cluster.stream import StreamConnection
 
 if TYPE_CHECKING:

@@ -222,8 +222,17 @@ class Node:
             config.bugs,
         )
 
+    async def stop(self) -> None:
+        """Stop in good order: `stop_queues`, and `stopped`. The runtime's tasks are to be cancelled right after this.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        await self.stop_queues()
+        self.stopped()
+
     async def stop_queues(self) -> None:
-        """Have the classic queues write down what is in memory only; `stopped` is to follow.
+        """Have the classic queues write down what is in memory only.
 
         Raises:
             OSError: the disk failed.

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
+
+STOPS: Final = "stops in good order"
+"""The last line of the log of a node that does."""
 
 
 class Timer(Protocol):

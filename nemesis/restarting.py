@@ -174,5 +174,5 @@ def _seen(after: NodeStatus) -> dict[str, Any]:
     ended = after.evidence.get("exit")
     seen = {"stopped": IN_GOOD_ORDER if ended in _ORDERLY else "failed on the way"}
     if after.evidence.get("killed"):
-        seen["stopped"] = "killed after the grace"
+        seen["stopped"] = "killed"
     return seen if ended is None else {**seen, "exit": ended}

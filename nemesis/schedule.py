@@ -113,7 +113,7 @@ class Schedule(msgspec.Struct, frozen=True):
     in_force: tuple[int, ...] = ()
     remaining: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
-    begun: Mapping[str, Any] = {}
+    drawn: Mapping[str, Any] = {}
     missed: int | None = None
     barren: tuple[int, ...] = ()
     gap_ns: int = 0
@@ -193,7 +193,7 @@ class Schedule(msgspec.Struct, frozen=True):
         """The last fault that began hit nothing: it is stopped at once, and has its turn again, the same way, once the
         other one is healed, which is next.
         """
-        rest = (self.begun, *self.remaining[last])
+        rest = (self.drawn, *self.remaining[last])
         return msgspec.structs.replace(
             self,
             turns=(last, *self.turns),
@@ -217,7 +217,7 @@ class Schedule(msgspec.Struct, frozen=True):
             in_force=(*self.in_force, chosen),
             turns=_without_one(turns, chosen),
             remaining=(*remaining[:chosen], tuple(rest), *remaining[chosen + 1 :]),
-            begun=drawn,
+            drawn=drawn,
         )
 
 

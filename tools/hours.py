@@ -137,14 +137,15 @@ def main(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     found = read()
     while (there := sum(each.simulated_h for each in found if each.draw == given.draw)) < given.hours:
-        seed = max((last for each in found if each.draw == given.draw for _, last in each.seeds), default=0) + 1
-        answer = hunt(given.draw, max(seed, given.seed), given.jobs)
+        last = max((last for each in found if each.draw == given.draw for _, last in each.seeds), default=0)
+        seed = max(last + 1, given.seed)
+        answer = hunt(given.draw, seed, given.jobs)
         if answer["findings"]:
             print(json.dumps(answer["findings"], indent=1))
             raise SystemExit(f"a hunt from seed {seed} on found something: mend it")
         found = added(found, of_answer(given.draw, answer))
         keep(found)
-        print(f"{there:6.2f} h, next seed {max(seed, given.seed) + RUNS}", flush=True)
+        print(f"{there:6.2f} h, next seed {seed + RUNS}", flush=True)
 
 
 if __name__ == "__main__":

@@ -140,8 +140,7 @@ class Forming:
             except DiscoveryError as error:
                 self._runtime.log(f"error: {error}")
         if self.node is not None:
-            await self.node.stop_queues()
-            self.node.stopped()
+            await self.node.stop()
 
     @property
     def properties(self) -> Properties:

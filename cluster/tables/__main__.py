@@ -13,6 +13,7 @@ from pathlib import Path
 
 from splitbrain.cluster.errors import ArgumentError, ClusterError
 from splitbrain.cluster.real import RealWorld
+from splitbrain.cluster.runtime import STOPS
 from splitbrain.cluster.tables.arguments import USAGE, parse
 from splitbrain.cluster.tables.node import TablesConfig, TablesNode
 
@@ -45,7 +46,7 @@ async def _run(config: TablesConfig, data: Path) -> None:
         await TablesNode(config, world.runtime).start()
         world.runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
         await stop
-        world.runtime.log("stops in good order")
+        world.runtime.log(STOPS)
     finally:
         await world.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from splitbrain.harness.campaigns.themes import OVERLAPS
+from splitbrain.harness.campaigns.themes import OVERLAPS, SELDOM
 from splitbrain.nemesis.catalogue import entry, kinds
 from splitbrain.nemesis.schedule import OVERLAP
 
@@ -33,9 +33,6 @@ TOGETHER: Final = frozenset({"create-once"})
 """Workloads whose clients wait for each other: one that is cut off holds up all others, and one always is if faults
 overlap most of the time.
 """
-
-SELDOM: Final = 0.1
-"""The probability of an overlap in which a fault waits for a quorum that the other one takes: one or two in a test."""
 
 
 def bearable(drawn: float, workload: str, nemeses: Sequence[str], nodes: int) -> float:

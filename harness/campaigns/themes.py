@@ -33,8 +33,8 @@ OVERLAPS: Final = (OVERLAP, 0.6, 0.9)
 fault (a learner, a node that is out, a cluster with no more nodes than a majority), and show only by a second one.
 """
 
-SELDOM: Final = (0.1,)
-"""Where each overlap leaves the cluster silent."""
+SELDOM: Final = 0.1
+"""The probability of an overlap where each leaves the cluster without a quorum: one or two in a test."""
 
 WORLD: Final = DRAWN
 
@@ -458,7 +458,7 @@ STARTING_SLOWLY: Final = Theme(
     time_limits_s=(12.0, 20.0),
     intervals_s=(1.0, 2.0),
     op_timeouts_s=(5.0,),
-    overlaps=SELDOM,
+    overlaps=(SELDOM,),
 )
 """Nodes that lead, and are asked, before they have applied what was committed in their former lives."""
 

@@ -159,8 +159,9 @@ class StopsInGoodOrder(Protocol):
     async def stop(self, node: NodeId) -> NodeStatus:
         """End the node's process in good order (SIGTERM; a paused one is let run first), and wait until it is gone.
 
-        A process that is still there after a grace ends by SIGKILL; the status's evidence then says `killed: True`. It
-        says `failed: True` if the process certainly ended by an error of its own. A stopped one is left alone.
+        What is still there after a grace ends by SIGKILL, as does what the first process leaves by ending; the status's
+        evidence then says `killed: True`. It says `failed: True` if the process certainly ended by an error of its own.
+        A stopped one is left alone.
         """
         ...
 

@@ -92,7 +92,7 @@ def test_an_embedded_node_that_stops_in_good_order_says_so_in_its_telemetry() ->
     async def check() -> None:
         world = World(["n1"])
         node = await start(["--node", "n1", "--listen", "n1:1", "--data", "-"], world.runtime("n1"))
-        node.stopped()
+        await node.stop()
         await world.close()
         assert [line["event"] for line in world.telemetry["n1"]][-1] == "stop"
 

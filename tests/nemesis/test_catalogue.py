@@ -48,25 +48,14 @@ SECOND = 1_000_000_000
 
 
 def never(op: Op, in_force: Collection[str]) -> bool:
-    """For `schedule`: each op hits what it should."""
+    """For `drive`: each op hits what it should."""
     return False
 
 
-def schedule(
-    package: NemesisPackage,
-    seed: int = 1,
-    seconds: float = 30.0,
-    nodes: Sequence[str] = FIVE,
-    took_s: float = 0.3,
-    misses: Callable[[Op, Collection[str]], bool] = never,
-    target: str = "none: no node can be spared",
-) -> list[Op]:
-    """The nemesis ops of a run, invocations at the times at which they come; each takes `took_s`.
-
-    `misses` decides which ops find nothing to hit, given the kinds of fault that are in force; they say `target` then.
-    """
+def schedule(package: NemesisPackage, seed: int = 1, seconds: float = 30.0, **how: Any) -> list[Op]:
+    """The nemesis ops of a run, invocations at the times at which they come; `how` as for `drive`."""
     assert package.generator is not None
-    return drive(package.generator, seed, seconds, nodes, took_s, misses, target)
+    return drive(package.generator, seed, seconds, **how)
 
 
 def drive(
@@ -76,8 +65,12 @@ def drive(
     nodes: Sequence[str] = FIVE,
     took_s: float = 0.3,
     misses: Callable[[Op, Collection[str]], bool] = never,
-    target: str = "",
+    target: str = "none: no node can be spared",
 ) -> list[Op]:
+    """The nemesis ops of a generator; each takes `took_s`.
+
+    `misses` decides which ops find nothing to hit, given the kinds of fault that are in force; they say `target` then.
+    """
     streams = Streams(seed)
     struck: set[str] = set()
     ctx = Context.initial(10, nodes, streams["workload"], streams["nemesis"])
@@ -490,6 +483,22 @@ def test_a_fault_that_hits_nothing_alone_either_makes_no_other_one_end_sooner() 
                 was_alone = was_alone or not struck
     assert given_back > 5
     assert later > 20
+
+
+def test_a_fault_that_hit_something_again_has_its_turn_given_back_as_before() -> None:
+    hit = 0
+
+    def misses(op: Op, in_force: Collection[str]) -> bool:
+        nonlocal hit
+        if did(op) != ("kill", "start"):
+            return False
+        hit += not in_force
+        return bool(in_force) or hit == 1  # alone it misses once, then never
+
+    ops = schedule(build(["pause", "kill"], overlap=0.9), seed=3, seconds=600, misses=misses)
+    back = [op.time for op, after in itertools.pairwise(ops) if after.time - op.time == round(0.3 * SECOND)]
+    assert hit > 5
+    assert max(back) > 500 * SECOND
 
 
 def asked_for(op: Op) -> dict[str, Any]:

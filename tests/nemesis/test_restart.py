@@ -48,8 +48,8 @@ def test_every_node_gets_one_new_life_in_the_order_of_the_op_and_the_next_waits_
         done = restarted(nodes, roles)
     assert (done.type, done.value["target"]) == ("ok", " ".join(ORDER))
     assert [call for call in nodes.calls if call.startswith("stopped")] == [f"stopped {node}" for node in ORDER]
-    assert all(told["lives"] == [1, 2] and told["answered"] for told in done.value["evidence"].values())
-    assert all(told["away_ms"] == 150 for told in done.value["evidence"].values())
+    assert all(seen["lives"] == [1, 2] and seen["answered"] for seen in done.value["evidence"].values())
+    assert all(seen["away_ms"] == 150 for seen in done.value["evidence"].values())
     assert list(roles.asked.values()) == [4] * 5
     assert not any(roles.down), "no node is asked while another is down"
     assert marks["rolling restart"] == 1
@@ -71,8 +71,8 @@ def test_a_node_that_never_answers_is_not_waited_for_longer_than_the_limit() -> 
     del roles.roles["n1"]
     done = restarted(Nodes(), roles)
     assert done.type == "ok"
-    told = done.value["evidence"]["n1"]
-    assert (told["answered"], told["away_ms"]) == (False, BACK_S * 1000)
+    seen = done.value["evidence"]["n1"]
+    assert (seen["answered"], seen["away_ms"]) == (False, BACK_S * 1000)
     assert done.value["evidence"]["n3"]["answered"]
 
 
@@ -108,7 +108,7 @@ def test_all_nodes_end_before_the_first_of_them_starts_at_once() -> None:
         done = restarted(nodes, led_by("n2"), how="at-once")
     assert nodes.calls == [f"stopped {node}" for node in ORDER] + [f"running {node}" for node in ORDER]
     assert (done.type, done.value["target"]) == ("ok", " ".join(ORDER))
-    assert all(told == {"lives": [1, 2], "answered": True, "away_ms": 0} for told in done.value["evidence"].values())
+    assert all(seen == {"lives": [1, 2], "answered": True, "away_ms": 0} for seen in done.value["evidence"].values())
     assert (marks["restarted at once"], marks["rolling restart"]) == (1, 0)
 
 
@@ -149,8 +149,8 @@ def test_nodes_stop_in_good_order_where_the_op_says_so(how: str) -> None:
     assert done.type == "ok"
     assert [call for call in nodes.calls if call.startswith("asked")] == [f"asked {node}" for node in ORDER]
     assert set(done.value["evidence"]) == set(FIVE)
-    for told in done.value["evidence"].values():
-        assert (told["stopped"], told["exit"], told["lives"]) == ("in good order", "exit code 0", [1, 2])
+    for seen in done.value["evidence"].values():
+        assert (seen["stopped"], seen["exit"], seen["lives"]) == ("in good order", "exit code 0", [1, 2])
     assert marks["restarted in good order"] == 1
 
 
@@ -160,9 +160,9 @@ def test_a_node_that_had_to_be_killed_did_not_stop_in_good_order(how: str) -> No
     with counted() as marks:
         done = restarted(nodes, led_by("n2"), how=how, ends="stop", **HOW[how])
     assert (done.type, marks["restarted in good order"]) == ("ok", 0)
-    told = done.value["evidence"]
-    assert (told["n5"]["stopped"], told["n5"]["exit"]) == ("killed after the grace", "SIGKILL")
-    assert told["n4"]["stopped"] == "in good order"
+    seen = done.value["evidence"]
+    assert (seen["n5"]["stopped"], seen["n5"]["exit"]) == ("killed", "SIGKILL")
+    assert seen["n4"]["stopped"] == "in good order"
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_node_that_had_to_be_killed_did_not_stop_in_good_order(how: str) -> No
 def test_how_a_node_ended_that_was_asked_to_is_in_the_evidence(ended: str, stopped: str) -> None:
     with counted() as marks:
         done = restarted(Nodes(ends={"n5": ended}), led_by("n2"), ends="stop")
-    told = done.value["evidence"]["n5"]
-    assert (done.type, told["stopped"], told["exit"]) == ("ok", stopped, ended)
+    seen = done.value["evidence"]["n5"]
+    assert (done.type, seen["stopped"], seen["exit"]) == ("ok", stopped, ended)
     assert marks["restarted in good order"] == (stopped == "in good order")
 
 
@@ -188,7 +188,7 @@ def test_nodes_that_are_killed_were_asked_nothing_and_did_not_stop_in_good_order
     with counted() as marks:
         done = restarted(nodes, led_by("n2"), ends="kill")
     assert not any(call.startswith("asked") for call in nodes.calls)
-    assert not any({"stopped", "exit"} & told.keys() for told in done.value["evidence"].values())
+    assert not any({"stopped", "exit"} & seen.keys() for seen in done.value["evidence"].values())
     assert (marks["rolling restart"], marks["restarted in good order"]) == (1, 0)
 
 

@@ -41,7 +41,6 @@ from splitbrain.harness.campaigns.loads import (
     least_interval_s,
 )
 from splitbrain.harness.campaigns.loads import drawn as figures
-from splitbrain.harness.campaigns.overlaps import SELDOM as SELDOM_OVERLAP
 from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
 from splitbrain.harness.campaigns.swarm import (
     ASKED_FOR,
@@ -69,6 +68,7 @@ from splitbrain.harness.campaigns.themes import (
     TIME_LIMITS_S,
     Theme,
 )
+from splitbrain.harness.campaigns.themes import SELDOM as SELDOM_OVERLAP
 from splitbrain.harness.cli import run
 from splitbrain.harness.contract.listed import names
 from splitbrain.harness.contract.rng import Rng, Streams

@@ -16,12 +16,13 @@ from splitbrain.harness.contract.operations import QUEUES, lacking
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Client, Test
-from splitbrain.harness.generators import Context
+from splitbrain.harness.generators import Context, Generator
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op, OpType
 from splitbrain.workloads.catalogue import build
 from splitbrain.workloads.queue import BATCH, HELD, HOLDS, NAMES, SETTLE_S, Drain, Enqueues, QueueClient
+from splitbrain.workloads.queue import drained as in_the_end
 from tests.workloads.support import FIVE, drive, invocations, run
 
 THREE = FIVE[:3]
@@ -204,13 +205,13 @@ AnswerTo = Callable[[Op, int], tuple[OpType, Any]]
 
 
 def drained(
-    answer: AnswerTo, *, clients: int = 6, limit_s: float = 60.0, settle_s: float = SETTLE_S
+    answer: AnswerTo, *, clients: int = 6, limit_s: float = 60.0, drain: Generator | None = None
 ) -> tuple[list[Op], float]:
     """The ops of a drain through three nodes, and when it ended, in seconds; the limit if it did not."""
     streams = Streams(1)
     ctx = Context.initial(clients, THREE, streams["workload"], streams["nemesis"])
     ctx = ctx.restrict(~ctx.nemesis_bit)
-    generator: Any = Drain(settle_s=settle_s)
+    generator: Any = Drain() if drain is None else drain
     history: list[Op] = []
     under_way: list[tuple[int, Op]] = []
     answered = 0
@@ -305,7 +306,7 @@ def test_where_requests_may_arrive_late_the_last_questions_come_so_much_later() 
             return "info", None
         return "ok", []
 
-    history, ended_s = drained(answer, settle_s=40.0)
+    history, ended_s = drained(answer, drain=in_the_end(Drain(), late_s=30.0))
     assert broke[0] + 40.0 < ended_s < broke[0] + 42.0
     last = [op for op in invocations(history) if op.time > (broke[0] + 40.0) * 1e9]
     assert {(op.key, op.node) for op in last} == {(name, node) for name in NAMES for node in THREE}
