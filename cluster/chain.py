@@ -7,9 +7,10 @@ tail that is not applied yet is short, and an entry costs a microsecond.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.log import Log
@@ -29,8 +30,7 @@ def chained(chain: bytes, entry: Entry) -> bytes:
     return blake2b(chain + head + entry.data, digest_size=_HASH_BYTES).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True, gc=False):
     """An entry of a log: its index, its term, and the chain up to it in hexadecimal digits; None if it is not known."""
 
     index: int

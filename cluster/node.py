@@ -542,7 +542,7 @@ class Node:
 
         def take(frame: bytes) -> None:
             heard(monotonic_ns())
-            if frame == wire.ALIVE or self._is_of_no_group(peer, frame):
+            if frame == wire.ALIVE or (not frame.startswith(wire.CONSENSUS) and self._is_of_no_group(peer, frame)):
                 return
             address, message = wire.decode_peer(frame)
             group = self._groups.get(address)

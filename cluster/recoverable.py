@@ -7,17 +7,20 @@ promise that is not durable shows when it is made, and not only if the power goe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.bugs import Bugs
 from splitbrain.cluster.groupnames import METADATA, group_address
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
 from splitbrain.cluster.log.seen import Seen
 from splitbrain.cluster.marks import unnoticed
 from splitbrain.cluster.members import node_of
 from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.messages import NodeId
 from splitbrain.cluster.runtime import Disk, Rng
 
 RECOVERABLE: Final = "recoverable"
@@ -54,8 +57,8 @@ def recoverable(argv: Sequence[str], disk: Disk, rng: Rng, seen: Seen | None = N
     Raises:
         InvariantError: the disk made the start wait.
     """
-    config, _ = parse(argv)
-    opening = open_node_log(disk, config.member, rng, lambda _: None, config.bugs, seen)
+    member, bugs = _member(tuple(argv))
+    opening = open_node_log(disk, member, rng, lambda _: None, bugs, seen)
     try:
         with unnoticed():
             opening.send(None)
@@ -66,6 +69,13 @@ def recoverable(argv: Sequence[str], disk: Disk, rng: Rng, seen: Seen | None = N
         return [Recoverable(UNRECOVERABLE, METADATA, problem=f"{type(error).__name__}: {error}")]
     opening.close()
     raise InvariantError("The copy of a disk made a start wait: it must do everything at once.")
+
+
+@lru_cache(maxsize=64)
+def _member(argv: tuple[str, ...]) -> tuple[NodeId, Bugs]:
+    """Which member the node is that `argv` starts, and its bugs: to read the arguments takes a third of a look."""
+    config, _ = parse(argv)
+    return config.member, config.bugs
 
 
 def _of_group(log: NodeLog, name: str) -> Recoverable:

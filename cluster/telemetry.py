@@ -91,7 +91,7 @@ lines it is the index up to which the node has said to others, or counted itself
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -174,12 +174,11 @@ class Sources:
     configured: Callable[[int], tuple[int, Configuration]]
 
 
-@dataclass(frozen=True)
-class _About:
+# Structs: one is made for each line, and the constructor of a struct is compiled.
+class _About(msgspec.Struct, frozen=True):
     """What a line says beyond what the sources say: see above."""
 
     event: str
-    _: KW_ONLY
     leader: str | None = None
     last: int | None = None
     point: Point | None = None
@@ -189,8 +188,7 @@ class _About:
     counted: dict[str, int] | None = None
 
 
-@dataclass(frozen=True)
-class _Count:
+class _Count(msgspec.Struct, frozen=True):
     """What a leader counted for a commit, and what its followers had acknowledged by then."""
 
     index: int

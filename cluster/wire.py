@@ -534,7 +534,7 @@ _REQUEST_FRAMES: Final = frozenset(get_args(RequestFrame))
 ALIVE: Final = b""
 """The frame that says nothing but that the connection works."""
 
-_CONSENSUS: Final = b"c"
+CONSENSUS: Final = b"c"
 _CONSENSUS_OF_GROUP: Final = b"g"
 _REQUEST: Final = b"r"
 ABOUT_FLAGS: Final = b"f"
@@ -561,7 +561,7 @@ def encode_peer(frame: PeerFrame, group: str = METADATA) -> bytes:
     if type(frame) in _REQUEST_FRAMES:
         return _REQUEST + _encoder.encode(frame)
     if group == METADATA:
-        return _CONSENSUS + encode_message(frame)  # pyright: ignore[reportArgumentType] - it is none of those
+        return CONSENSUS + encode_message(frame)  # pyright: ignore[reportArgumentType] - it is none of those
     name = group.encode()
     return _CONSENSUS_OF_GROUP + bytes([len(name)]) + name + encode_message(frame)  # pyright: ignore[reportArgumentType]
 
@@ -600,7 +600,7 @@ def decode_peer(data: bytes) -> tuple[str, PeerFrame]:
         msgspec.DecodeError: it is none.
     """
     kind, body = data[:1], data[1:]
-    if kind == _CONSENSUS:
+    if kind == CONSENSUS:
         try:  # as `_checked`, in place: most frames are these
             return METADATA, decode_message(body)
         except (UnicodeDecodeError, RecursionError) as error:
