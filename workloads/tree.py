@@ -67,11 +67,12 @@ def _put(ctx: Context) -> Op:
 
 
 def _keep(ctx: Context, path: str) -> Any:
-    """What is to keep a node, one in three times: another node, which is neither itself nor below it."""
+    """What is to keep a node, one in three times: another node, neither itself nor below it, or a child of that."""
     other = _path(ctx)
     if ctx.rng.below(3) or other == path or other.startswith(f"{path}/"):
         return None
-    return [other, ctx.rng.below(4) > 0]
+    kind = ctx.rng.below(8)
+    return [f"{other}/*" if kind % 2 else other, kind > 1]
 
 
 def _delete(ctx: Context) -> Op:

@@ -3,7 +3,8 @@
 Written from these rules alone: it looks at the whole tree where a store looks at what an op touched.
 
     put [path, n, condition, keep]   condition null, ["create"], ["update"], ["version", v] or ["swap", n];
-                                     keep null or [path, yes]: the node is kept while that exists, or does not
+                                     keep null or [path, yes]: the node is kept while that exists, or does not; of a
+                                     path that ends in * one child has to exist, or none
     delete [path, condition]         a path that ends in * stands for all children; condition null or ["version", v]
     get path                         -> [n, payload version, child list version, number of children], or null
     list                             -> [[path, n, payload version, child list version, number of children], ...]
@@ -35,7 +36,7 @@ class Node:
         payload_version: of it.
         child_list_version: of its list of children.
         is_implicit: whether it was made because a node below it was put, and goes when it has nothing left (D14).
-        kept: what keeps it: a path, and whether that has to exist.
+        kept: what keeps it: a path, whose last component may be *, and whether that has to exist.
     """
 
     payload: Any
@@ -58,6 +59,11 @@ class _Operation:
 
     def children(self, path: Path) -> list[Path]:
         return sorted(other for other in self.nodes if other[:-1] == path and other)
+
+    def is_met(self, kept: tuple[Path, bool]) -> bool:
+        """Whether what is to keep a node holds."""
+        path, yes = kept
+        return (bool(self.children(path[:-1])) if path[-1] == "*" else path in self.nodes) == yes
 
     def put(self, path: Path, payload: Any, kept: tuple[Path, bool] | None) -> None:
         for depth in range(1, len(path)):
@@ -91,7 +97,7 @@ class _Operation:
         node = self.nodes[path]
         if node.is_implicit and node.payload is None and not self.children(path):
             return True
-        return node.kept is not None and (node.kept[0] in self.nodes) != node.kept[1]
+        return node.kept is not None and not self.is_met(node.kept)
 
     def _list_changed(self, path: Path) -> None:
         before, now = self.before.get(path), self.nodes.get(path)
@@ -159,7 +165,7 @@ def _put(operation: _Operation, path: Path, payload: Any, condition: Any, keep: 
     if refused is not None:
         return refused
     kept = None if keep is None else (_path(keep[0]), bool(keep[1]))
-    if kept is not None and (kept[0] in operation.nodes) != kept[1]:
+    if kept is not None and not operation.is_met(kept):
         return ("keep_while_conditions_not_met",)
     operation.begin()
     operation.put(path, payload, kept)

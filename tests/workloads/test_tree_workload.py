@@ -70,6 +70,8 @@ RESULTS: list[tuple[str, Any, Any, Any]] = [
     ("put", ["a/b", 3, None, None], ["ok", [["a/b", None, 1, 1, None]]], ["ok", [["a/b", None, 2, 1, None]]]),
     ("put", ["a", 3, ["update"], None], ["node_not_found"], ["ok", [["a", None, 1, 1, None]]]),
     ("put", ["a", 3, None, ["b", True]], ["keep_while_conditions_not_met"], ["ok", [["a", None, 1, 1, None]]]),
+    ("put", ["a", 3, None, ["b/*", True]], ["keep_while_conditions_not_met"], ["ok", [["a", None, 1, 1, None]]]),
+    ("put", ["a", 3, None, ["b/*", False]], ["ok", [["a", None, 1, 1, None]]], ["keep_while_conditions_not_met"]),
     ("delete", ["a", None], ["ok", []], ["ok", [["a", 3, 1, 1, "explicit"]]]),
     ("get", "a", None, [3, 1, 1, 0]),
     ("list", None, [], [["a", 3, 1, 1, 0]]),
@@ -87,6 +89,33 @@ def test_the_model_takes_the_right_result_of_the_empty_tree_and_no_other(
     assert after is not IMPOSSIBLE
     assert known.step(known.init(), f, frozen(value), frozen(bad)) is IMPOSSIBLE
     assert known.step(known.init(), f, frozen(value), UNKNOWN) == after
+
+
+def test_a_node_goes_with_the_last_child_that_its_condition_asks_for_and_not_before() -> None:
+    known = model("tree")
+    state = known.init()
+    steps: list[tuple[str, Any, Any]] = [
+        ("put", ["b/a", 1, None, None], ["ok", [["b/a", None, 1, 1, None]]]),
+        ("put", ["b/b", 1, None, None], ["ok", [["b/b", None, 1, 1, None]]]),
+        ("put", ["a", 2, None, ["b/*", True]], ["ok", [["a", None, 1, 1, None]]]),
+        ("delete", ["b/a", None], ["ok", [["b/a", 1, 1, 1, "explicit"]]]),
+        ("get", "a", [2, 1, 1, 0]),
+        (
+            "delete",
+            ["b/b", None],
+            ["ok", [["a", 2, 1, 1, "keep_while"], ["b", None, 1, 4, "keep_while"], ["b/b", 1, 1, 1, "explicit"]]],
+        ),
+        ("get", "a", None),
+    ]
+    for f, value, result in steps:
+        state = known.step(state, f, frozen(value), frozen(result))
+        assert state is not IMPOSSIBLE, (f, value)
+
+
+def test_trees_have_conditions_on_one_node_and_on_the_children_of_one() -> None:
+    kept = [value[3] for f, value in ops(1, 500) if f == "put" and value[3] is not None]
+    kinds = {(path.endswith("*"), yes) for path, yes in kept}
+    assert kinds == {(True, True), (True, False), (False, True), (False, False)}
 
 
 def test_payloads_are_of_all_sizes_and_one_that_was_changed_on_the_way_is_known() -> None:
