@@ -64,7 +64,8 @@ class G2:
 def _praise(totals: Mapping[str, int]) -> str:
     if not totals.get("raced"):
         return (
-            "Of no pair clients tried to insert both rows at once, and had an answer: no write skew could have shown."
+            "No two insertions of both rows of a pair were under way at once, or nothing of that pair was answered: no "
+            "write skew could have shown."
         )
     return (
         f"Of none of {counted(totals['keys'], 'pair')} both rows were inserted; for {totals['raced']} of them clients "
