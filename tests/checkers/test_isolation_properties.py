@@ -215,8 +215,8 @@ def test_a_race_of_which_no_answer_shows_anything_proves_nothing() -> None:
     verdict = judged("g2", race)
     assert verdict.valid == "unknown"
     assert verdict.sentence == (
-        "No two insertions of both rows of a pair were under way at once, or nothing of that pair was answered: no write "
-        "skew could have shown."
+        "No two insertions of both rows of a pair were under way at once, or nothing of that pair was answered: no "
+        "write skew could have shown."
     )
     assert judged("g2", [*race, *did("read", None, [1, None], 2)]).valid == "true"
 
