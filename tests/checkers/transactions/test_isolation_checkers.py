@@ -577,3 +577,9 @@ def test_lists_that_are_appended_are_values_like_others() -> None:
         == "true"
     )
     assert judge(f"{appended}1 invoke [[:r :x nil]]\n1 ok [[:r :x [[1 3]]]]").valid == "false"
+
+
+def test_a_read_may_lack_its_place_for_a_result_if_it_found_nothing() -> None:
+    rows = "0 invoke [[:w :c 1]]\n0 ok [[:w :c 1]]\n0 invoke [[:r :c] [:w :b 2]]\n0 ok [[:r :c] [:w :b 2]]"
+    found = judge(rows, "rw-register", consistency_models=["causal"])
+    assert found.anomalies == ("causal-violation-process", "fractured-read-process")
