@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.calls import Calls, cell, client_calls, shaped
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -55,6 +55,14 @@ class Listed(msgspec.Struct, frozen=True):
     enabled: frozenset[int]
     changing: frozenset[int]
     needs: Mapping[int, tuple[int, ...]]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What `list-flags` answers: flags, and each with what it needs."""
+
+    enabled: frozenset[int]
+    changing: frozenset[int]
+    needs: list[tuple[int, ...]]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -114,10 +122,9 @@ class Flags(OfOneRun):
 def _listed(calls: Calls, f: str) -> Iterator[Listed]:
     chosen = calls.are(f) & (calls.ended("ok") | calls.ended("fail"))
     for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
-        value = cell(calls.table, "value", complete)
-        if not isinstance(value, Mapping):
+        if not isinstance(cell(calls.table, "value", complete), Mapping):
             continue  # the node gave no answer; one whose flags still change fails with what it answered
-        value = cast("Mapping[str, Any]", value)
+        answer = shaped(calls.table, complete, _Answer)
         last = cell(calls.table, "value", invoke) is True
         yield Listed(
             invoke,
@@ -125,9 +132,9 @@ def _listed(calls: Calls, f: str) -> Iterator[Listed]:
             cell(calls.table, "node", complete) or "",
             last,
             last and cell(calls.table, "type", complete) == "ok",
-            frozenset(value["enabled"]),
-            frozenset(value["changing"]),
-            {flag: tuple(needed) for flag, *needed in value["needs"]},
+            answer.enabled,
+            answer.changing,
+            {each[0]: each[1:] for each in answer.needs if each},
         )
 
 
@@ -135,7 +142,7 @@ def _asked(calls: Calls, f: str) -> Iterator[Asked]:
     for how in ("ok", "info", "fail"):
         chosen = calls.are(f) & calls.ended(how)
         for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
-            yield Asked(invoke, complete, cell(calls.table, "value", invoke), how)
+            yield Asked(invoke, complete, shaped(calls.table, invoke, int), how)
 
 
 class _Judge:

@@ -49,7 +49,7 @@ class G2:
         key = cell(history, "key", 0) if history.num_rows else None
         asked, inserts = _shown(calls, calls.are("insert"), asked=True), calls.are("insert") & calls.ended("ok")
         done, reads = (_shown(calls, inserts, asked=True), _shown(calls, calls.are("read") & calls.ended("ok")))
-        raced = int(_raced(asked))
+        raced = int(bool(done or reads) and _raced(asked))
         figures = {"keys": 1, "inserted": len(done), "attempts": len(asked), "reads": len(reads), "raced": raced}
         possible = _shown(calls, calls.are("insert") & ~calls.ended("fail"), asked=True)
         findings = [*_two(history, key, done, reads), *_others(history, key, possible, done, reads)]
@@ -63,7 +63,10 @@ class G2:
 
 def _praise(totals: Mapping[str, int]) -> str:
     if not totals.get("raced"):
-        return "No two insertions of both rows of a pair were under way at once: no write skew could have shown."
+        return (
+            "No two insertions of both rows of a pair were under way at once, or nothing of that pair was answered: no "
+            "write skew could have shown."
+        )
     return (
         f"Of none of {counted(totals['keys'], 'pair')} both rows were inserted; for {totals['raced']} of them clients "
         "tried so at once."

@@ -86,16 +86,20 @@ def _praise(totals: Mapping[str, int]) -> str:
     )
 
 
-def _seen(row: int, answer: Sequence[Any]) -> Seen:
-    return Seen(row, frozenset(number for number, value in enumerate(answer) if value is not None))
+def _seen(row: int, answer: Any) -> Seen:
+    return Seen(row, frozenset(number for number, value in enumerate(_values(answer)) if value is not None))
+
+
+def _values(answer: Any) -> list[Any]:
+    """What a read found in each register; an answer that is no list is of one."""
+    return cast("list[Any]", answer) if isinstance(answer, list) else [answer]
 
 
 def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Mapping[Any, int]) -> Iterable[Finding]:
     """Values that no write can have left. `begun` has where each register's first write began that did not fail."""
-    values = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
     if all(
         value is None or (type(value) is int and value == 1 and begun.get(number, row) < row)
-        for number, value in enumerate(values)
+        for number, value in enumerate(_values(answer))
     ):
         return
     said = f"{by_key.answer(table, row)} answered {answer!r:.80} for {key}"

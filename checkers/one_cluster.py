@@ -23,7 +23,7 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import cell, client_calls
+from splitbrain.results.calls import cell, client_calls, shaped
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
 from splitbrain.results.notes import NodeEnded
@@ -44,6 +44,14 @@ class Said(msgspec.Struct, frozen=True):
     node: str
     at_rest: bool
     done: bool
+    founded: bool
+    members: frozenset[str]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What `ask-formation` answers."""
+
+    phase: str
     founded: bool
     members: frozenset[str]
 
@@ -92,14 +100,14 @@ def _said(history: pa.Table, f: str) -> Iterator[Said]:
     calls = client_calls(history)
     chosen = calls.are(f) & calls.ended("ok")
     for invoke, complete in zip(calls.invoke[chosen].tolist(), calls.complete[chosen].tolist(), strict=True):
-        value = cell(history, "value", complete)
+        answer = shaped(history, complete, _Answer)
         yield Said(
             complete,
             cell(history, "node", complete) or "",
             cell(history, "value", invoke) == "at rest",
-            value["phase"] == "done",
-            value["founded"],
-            frozenset(value["members"]),
+            answer.phase == "done",
+            answer.founded,
+            answer.members,
         )
 
 

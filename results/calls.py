@@ -5,7 +5,7 @@ What `splitbrain.results.history.pairs` does op by op, in whole columns: a milli
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +21,8 @@ from splitbrain.results.once import is_kept, once
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Objects: TypeAlias = npt.NDArray[np.object_]
+
+Shape = TypeVar("Shape")
 
 OPEN: Final = -1
 """The completion row of an op that the history does not see the end of."""
@@ -112,6 +114,21 @@ def _coded(table: pa.Table, column: str) -> tuple[npt.NDArray[np.int32], dict[An
     """A text column as codes, and the code of each text."""
     encoded: Any = pc.dictionary_encode(table[column].combine_chunks(), null_encoding="encode")
     return numbers(encoded.indices), {text: number for number, text in enumerate(encoded.dictionary.to_pylist())}
+
+
+def shaped(table: pa.Table, row: int, kind: type[Shape]) -> Shape:
+    """The value of a row, of that shape.
+
+    Raises:
+        HistoryFormatError: it is of another one.
+    """
+    try:
+        return msgspec.convert(cell(table, "value", row), kind)
+    except msgspec.ValidationError as error:
+        f = table["f"][row].as_py()
+        raise HistoryFormatError(
+            "history", f"op {cell(table, 'index', row)}: this cannot be the value of {f!r}: {error}."
+        ) from None
 
 
 def cell(table: pa.Table, column: str, row: int) -> Any:

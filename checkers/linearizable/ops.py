@@ -241,7 +241,8 @@ def _arguments(calls: Calls, f_names: list[Any], texts: list[Any]) -> Codes:
     nothing = texts.index(None) if None in texts else OPEN
     writes = np.array([name in _WRITES for name in f_names], np.bool_)[calls.f]
     said_late = writes & (calls.value == nothing) & (calls.ended == OK)
-    return np.where(said_late, calls.result, calls.value).astype(calls.value.dtype) if said_late.any() else calls.value
+    # In the wider of both types: numbers of results may not fit into those of arguments.
+    return np.where(said_late, calls.result, calls.value) if said_late.any() else calls.value
 
 
 def _owners(processes: Codes, arguments: Codes, texts: list[Any]) -> tuple[I32, list[Any]]:

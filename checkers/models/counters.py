@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Addition, AdditiveModel, Special, State
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Addition, AdditiveModel, Special, State, whole
 from splitbrain.results.errors import UsageError
 
 
@@ -13,7 +13,7 @@ class Counter(AdditiveModel):
     """A number that amounts are added to; increment returns it.
 
     It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
-    is a number.
+    is a number. Sums of whole numbers are exact, whether they are written as 1 or 1.0.
     """
 
     name = "counter"
@@ -23,7 +23,7 @@ class Counter(AdditiveModel):
     def __init__(self, initial: Hashable = 0) -> None:
         if isinstance(initial, bool) or not isinstance(initial, int | float):
             raise UsageError(f"model 'counter' takes the number at the beginning, as in counter(10); not {initial!r}.")
-        self.initial = initial
+        self.initial = whole(initial)
 
     def addition(self, f: str, value: Any, result: Any) -> Addition:
         """An add is always possible; a read requires the sum so far, an increment the sum that it makes."""
@@ -61,4 +61,4 @@ class UniqueIds:
 def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("what is added to a counter is a number, and what is read a number, or null for 0")
-    return value
+    return whole(value)

@@ -204,6 +204,14 @@ class Addition(msgspec.Struct, frozen=True):
     requires: int | float | Literal[Special.ANY] = Special.ANY
 
 
+def whole(number: int | float) -> int | float:
+    """The number, as an int if it is whole: equal sums are one state, and from there must go on alike.
+
+    A sum of 2**53 as a float is equal to the int, but stays the same if 1 is added.
+    """
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 class AdditiveModel:
     """An object that holds a number; each op is an `Addition`. The search needs no table for these."""
 
@@ -224,7 +232,7 @@ class AdditiveModel:
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
         """Add where the sum is as required."""
         addition = self.addition(f, value, result)
-        total = cast("int | float", state) + addition.amount
+        total = whole(cast("int | float", state) + addition.amount)
         return total if addition.requires is Special.ANY or total == addition.requires else IMPOSSIBLE
 
     def observes(self, f: str, value: Any, result: Any) -> bool:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer, moment
 from splitbrain.checkers.queues.apart import Span, apart
-from splitbrain.checkers.queues.drains import undrained
+from splitbrain.checkers.queues.drains import kept, undrained, unsure_takes
 from splitbrain.checkers.queues.order import Firsts, compared, firsts, overtaken
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
 from splitbrain.checkers.queues.withheld import withheld
@@ -57,7 +57,7 @@ class TotalQueue(OfOneRun):
     "allowed" (the default; a value may come out several times), "flagged" (the second time and later only if the answer
     says so) or "refused". `nodes`: all nodes of the test (none by default; without them `withheld` is not judged).
     `order`: "publisher" (the default) or "none". `settle_s`: how long after a take of unknown outcome what it took may
-    be away from its queue, in seconds (default 0). Values and answers as in `reading`.
+    be away from its queue, in seconds; without it such a take may have kept it. Values and answers as in `reading`.
     """
 
     name = "queue"
@@ -86,14 +86,15 @@ class _Rules(msgspec.Struct, frozen=True):
     functions: Functions
     redelivery: str
     order: str
-    settle_s: float
+    settle_s: float | None
     nodes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, checker: str, options: Mapping[str, Any]) -> _Rules:
         functions = Functions(*(by_key.function_option(checker, options, name) for name in Functions.__struct_fields__))
-        settle: Any = options.get("settle_s", 0)
-        if isinstance(settle, bool) or not isinstance(settle, int | float) or not 0 <= settle < 86_400:
+        settle: Any = options.get("settle_s")
+        wrong = isinstance(settle, bool) or not isinstance(settle, int | float) or not 0 <= settle < 86_400
+        if settle is not None and wrong:
             raise UsageError(f"checker {checker}: option 'settle_s' must be a number of seconds, not {settle!r}.")
         chosen = (
             _one_of(checker, options, "redelivery", REDELIVERY),
@@ -102,7 +103,8 @@ class _Rules(msgspec.Struct, frozen=True):
         nodes: Any = options.get("nodes", ())
         if not isinstance(nodes, Sequence) or not all(isinstance(node, str) for node in cast("Sequence[Any]", nodes)):
             raise UsageError(f"checker {checker}: option 'nodes' must be a list of names, not {nodes!r}.")
-        return cls(functions, *chosen, settle_s=float(settle), nodes=tuple(cast("Sequence[str]", nodes)))
+        settle_s = None if settle is None else float(settle)
+        return cls(functions, *chosen, settle_s=settle_s, nodes=tuple(cast("Sequence[str]", nodes)))
 
 
 def _one_of(checker: str, options: Mapping[str, Any], name: str, known: Sequence[str]) -> str:
@@ -122,7 +124,11 @@ class _Judge:
         self.deliveries = reading.deliveries
         self.rules = rules
         self.firsts: Firsts = firsts(reading.deliveries, len(reading.items.value))
-        self.undrained = undrained(reading, rules.settle_s)
+        self.undrained = undrained(reading, rules.settle_s or 0.0)
+        missing = (self.items.acknowledged != NEVER) & (self.firsts.count == 0)
+        self.missing = np.bincount(self.items.queue[missing], minlength=len(reading.queues))
+        self.unsure = unsure_takes(reading)
+        self.kept = kept(reading, self.missing, self.unsure) if rules.settle_s is None else {}
         self.counts = Counter[str]()
         self.spans = spans
 
@@ -163,7 +169,7 @@ class _Judge:
 
     def _lost(self) -> Iterator[Finding]:
         drained = np.ones(len(self.reading.queues), np.bool_)
-        drained[list(self.undrained)] = False
+        drained[[*self.undrained, *self.kept]] = False
         missing = (self.items.acknowledged != NEVER) & (self.firsts.count == 0)
         rows = self.items.acknowledged
         for item in self._count("lost", missing & drained[self.items.queue], rows):
@@ -174,9 +180,20 @@ class _Judge:
             yield Finding(
                 "lost",
                 f"Lost: {self._named(item)} was acknowledged by {answer(self.table, row)} and never came out, although "
-                f"every node found {self._queue(queue)} empty in the end, the last one at {moment(self.table, last)}.",
+                f"every node found {self._queue(queue)} empty in the end, the last one at {moment(self.table, last)}."
+                f"{self._with_takes(queue)}",
                 (row, last),
             )
+
+    def _with_takes(self, queue: int) -> str:
+        """How many of the missing values takes of unknown outcome can have kept, if they keep any."""
+        takes = int(self.unsure[queue])
+        if self.rules.settle_s is not None or not takes:
+            return ""
+        return (
+            f" {counted(int(self.missing[queue]), 'value')} are missing there, of which "
+            f"{counted(takes, 'take')} of unknown outcome can have kept one each."
+        )
 
     def _unexpected(self) -> Iterator[Finding]:
         wrong = self.firsts.end < self.items.begun
@@ -292,7 +309,7 @@ class _Judge:
         }
 
     def _decided(self, figures: Mapping[str, Any]) -> bool:
-        return bool(figures["acknowledged"] and figures["delivered"]) and not self.undrained
+        return bool(figures["acknowledged"] and figures["delivered"]) and not self.undrained and not self.kept
 
     def _too_little(self, figures: Mapping[str, Any]) -> list[Reason]:
         """What was not tested."""
@@ -305,7 +322,7 @@ class _Judge:
                     f"None of {counted(figures['attempted'], 'value')} was acknowledged: nothing could be lost.",
                 )
             ]
-        found = list(self.undrained.values())
+        found = [*self.undrained.values(), *(why for queue, why in self.kept.items() if queue not in self.undrained)]
         if not figures["delivered"]:
             found.append(Reason(Code.READS_SAW_NOTHING, "No value came out: what comes out was not tested."))
         elif self.rules.order == PUBLISHER and not figures["ordered"]:

@@ -5,6 +5,9 @@ end of every op that put something in, took something out, or whose outcome is u
 without acknowledging it comes back to the queue once the system has noticed that the client is gone. So the nodes must
 also be asked `settle_s` after the last take of unknown outcome. A take that has not ended may be given something at any
 later time, and keep it: no question comes after that, so its queue is not drained.
+
+Where no `settle_s` is known, the system may hand a message over for good. Then each dequeue of unknown outcome may have
+kept one value, and each such drain any number: as many are missing, and not lost (`kept`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from splitbrain.checkers.queues.reading import Reading, last_row
 from splitbrain.results.calls import OPEN, Bools, Ints, ints, seconds
 from splitbrain.results.columns import codes
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 _LISTED: Final = 5
@@ -46,6 +50,32 @@ def undrained(reading: Reading, settle_s: float) -> dict[int, Reason]:
         if missing:
             found[number] = _reason(name, missing, reading.drains[own], seconds(int(due[1])))
     return found
+
+
+def unsure_takes(reading: Reading) -> Ints:
+    """By queue how many values takes of unknown outcome can have kept at most: one each; all, where one is a drain."""
+    unsure = ~reading.puts & reading.calls.ended("info")
+    found = np.bincount(reading.queue[unsure], minlength=len(reading.queues)).astype(np.int64)
+    found[reading.queue[unsure & reading.drains]] = np.iinfo(np.int64).max
+    return found
+
+
+def kept(reading: Reading, missing: Ints, unsure: Ints) -> dict[int, Reason]:
+    """The queues of which takes of unknown outcome can have kept all that is missing, by number.
+
+    Args:
+        reading: the history.
+        missing: by queue how many acknowledged values never came out.
+        unsure: by queue how many values such takes can have kept.
+    """
+    return {
+        queue: Reason(
+            Code.UNDECIDED,
+            f"{'The queue' if (name := reading.queues[queue]) is None else f'Queue {name!r}'} lacks "
+            f"{counted(int(missing[queue]), 'acknowledged value')}, which takes of unknown outcome can have kept.",
+        )
+        for queue in np.flatnonzero((missing > 0) & (missing <= unsure)).tolist()
+    }
 
 
 def _due(ends: Ints, time: Ints, unsure: Ints, settle_s: float) -> tuple[int, int]:

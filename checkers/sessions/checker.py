@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -161,7 +161,10 @@ def _failed_writes(reading: Reading) -> dict[tuple[str | None, str], int]:
             at = invoked[processes[row]]
             value = table["value"][at].as_py() or "null"
             if f == CAS:
-                value = canonical_json(msgspec.json.decode(value)[1])
+                asked: Any = msgspec.json.decode(value)
+                if not isinstance(asked, list) or len(cast("list[Any]", asked)) != 2:
+                    continue  # no compare-and-set: it failed, and says nothing
+                value = canonical_json(asked[1])
             found.setdefault((table["key"][at].as_py(), value), at)
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -100,9 +100,10 @@ class _Check:
         text: Any = self._history.column("value")[row].as_py()
         if text is None:  # an invocation without a value: only its completion says what was asked
             return
-        for mop in msgspec.json.decode(text):
-            f, key, value = [*mop, None][:3]
-            yield str(f), json_text(key), exact(value)
+        for mop in _listed(msgspec.json.decode(text)):
+            if isinstance(mop, list) and len(cast("list[Any]", mop)) in (2, 3):  # an invocation may hold anything
+                f, key, value = [*cast("list[Any]", mop), None][:3]
+                yield str(f), json_text(key), exact(value)
 
     def _committed(self, name: str) -> bool:
         """Whether a transaction committed: it says so, or a committed one read what it wrote."""

@@ -67,6 +67,8 @@ def _piece(texts: list[str], kinds: dict[str, type]) -> Column | None:
             return None
         if isinstance(result, int) and not LEAST <= result < _LIMIT:
             return None
+        if isinstance(result, list) and f_name != "r":  # the column has lists only of what was read
+            return None
     try:
         lists = array([mop[2] if isinstance(mop[2], list) else None for mop in mops], pa.list_(pa.int64()))
     except OverflowError:  # an element is too large

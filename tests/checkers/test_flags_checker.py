@@ -12,7 +12,7 @@ from splitbrain.checkers.flags import Flags
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op, pairs
 from tests.checkers.support import Script
 
@@ -165,6 +165,15 @@ def test_a_run_that_shows_nothing_is_unknown() -> None:
     script.call(0, "enable-flag", 1)
     listed(script, 1, 1)
     assert judge(script).valid == "unknown"
+
+
+@pytest.mark.parametrize(("f", "answer", "op"), [("list-flags", {"enabled": 3}, 1), ("enable-flag", None, 0)])
+def test_values_of_another_shape_are_refused_with_their_op(f: str, answer: Any, op: int) -> None:
+    script = Script()
+    script.event(0, "invoke", f, [1])
+    script.event(0, "ok", f, answer)
+    with pytest.raises(HistoryFormatError, match=f"op {op}: this cannot be the value of '{f}'"):
+        judge(script)
 
 
 def test_unknown_options_are_refused() -> None:

@@ -205,3 +205,22 @@ def test_wrong_options_are_refused(checker: str, options: dict[str, Any], told: 
     table = to_table([msgspec.structs.replace(Op(process=0, type="invoke", f="read"), index=0, time=0)])
     with pytest.raises(UsageError, match=told):
         named(checker).check(table, options)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
+
+
+def test_a_race_of_which_no_answer_shows_anything_proves_nothing() -> None:
+    race: list[Step] = [
+        *((process, "invoke", "insert", rows) for process, rows in enumerate(([1, None], [None, 2]))),
+        *((process, "info", "insert", None) for process in (0, 1)),
+    ]
+    verdict = judged("g2", race)
+    assert verdict.valid == "unknown"
+    assert verdict.sentence == (
+        "No two insertions of both rows of a pair were under way at once, or nothing of that pair was answered: no "
+        "write skew could have shown."
+    )
+    assert judged("g2", [*race, *did("read", None, [1, None], 2)]).valid == "true"
+
+
+def test_a_read_of_registers_that_was_answered_by_nothing_saw_no_write() -> None:
+    ops = at_once(("write", 0, 0), ("write", 1, 1), ("read", None, None), ("read", None, [None, 1]))
+    assert judged("long-fork", ops).valid == "true"

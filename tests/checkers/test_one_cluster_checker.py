@@ -12,7 +12,7 @@ from splitbrain.checkers.one_cluster import OneCluster
 from splitbrain.checkers.registry import checker
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import HARNESS
 from tests.checkers.support import Script
 
@@ -82,6 +82,15 @@ def test_a_node_that_looks_no_more_and_is_in_no_cluster_is_left_out_only_at_rest
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(UsageError, match="checker one-cluster"):
         judge(Script(), f="x")
+
+
+@pytest.mark.parametrize("answer", [3, None, {"phase": "done"}, {"phase": "done", "founded": 1, "members": ["n1"]}])
+def test_an_answer_of_another_shape_is_refused_with_its_op(answer: Any) -> None:
+    script = Script()
+    script.event(0, "invoke", "ask-formation")
+    script.event(0, "ok", "ask-formation", answer)
+    with pytest.raises(HistoryFormatError, match="op 1: this cannot be the value of 'ask-formation'"):
+        judge(script)
 
 
 ANSWER = st.tuples(

@@ -323,6 +323,37 @@ def test_what_a_take_of_unknown_outcome_took_may_be_away_for_a_while() -> None:
     assert judge(script, settle_s=0.5).valid == "true"
 
 
+def test_without_a_time_to_settle_a_take_of_unknown_outcome_may_have_kept_what_it_took() -> None:
+    script = Script(nodes=1)
+    for value in (1, 2, 3):
+        script.call(0, "enqueue", value)
+    script.call(1, "dequeue", how="info", error="timeout")
+    script.call(0, "dequeue", None, 2)
+    script.call(0, "dequeue", None, 3)
+    script.call(0, "drain", None, [])
+    verdict = judge(script)  # a queue that hands messages over for good, and whose second answer did not arrive
+    assert (verdict.valid, verdict.anomalies) == ("unknown", ())
+    assert verdict.sentence == "The queue lacks 1 acknowledged value, which takes of unknown outcome can have kept."
+    assert judge(script, settle_s=0).anomalies == ("lost",)
+
+
+def test_a_take_of_unknown_outcome_keeps_one_value_and_a_drain_any_number() -> None:
+    script = Script(nodes=1)
+    for value in (1, 2, 3):
+        script.call(0, "enqueue", value)
+    script.call(1, "dequeue", how="info", error="timeout")
+    script.call(0, "dequeue", None, 3)
+    script.call(0, "drain", None, [])
+    verdict = judge(script, order="none")
+    assert verdict.anomalies == ("lost",)
+    assert verdict.sentence.endswith(
+        " 2 values are missing there, of which 1 take of unknown outcome can have kept one each."
+    )
+    script.call(2, "drain", how="info", error="timeout")
+    script.call(0, "drain", None, [])
+    assert judge(script, order="none").valid == "unknown"
+
+
 @pytest.mark.parametrize("f", ["dequeue", "drain"])
 def test_a_take_that_has_not_ended_may_be_given_something_later_and_keep_it(f: str) -> None:
     script = Script(nodes=1)

@@ -103,7 +103,8 @@ class _Check:
         if source.mops is not None:
             ops = tuple((mop.f, json_text(mop.key), exact(mop.value)) for mop in source.mops)
         else:
-            ops = tuple((f, json_text(key), exact(value)) for f, key, value in cast("list[Any]", source.value))
+            asked = [[*mop, None] for mop in cast("list[list[Any]]", source.value)]  # a read may lack its result
+            ops = tuple((cast(str, f), json_text(key), exact(value)) for f, key, value, *_ in asked)
         return _Cited(invoke, "open" if complete is None else complete.type, ops)
 
     def _op(self, index: int) -> Op:

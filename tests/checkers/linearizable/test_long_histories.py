@@ -143,6 +143,20 @@ def test_a_model_that_knows_owners_gets_its_processes(tmp_path: Path) -> None:
     assert same(found) == same(expected)
 
 
+def test_writes_that_say_late_what_they_wrote_may_write_more_values_than_arguments_have_numbers(tmp_path: Path) -> None:
+    history: list[Op] = []
+    for value in range(200):
+        events: list[tuple[Any, str, int | None]] = [
+            *(("invoke", "write", None), ("ok", "write", value)),
+            *(("invoke", "read", None), ("ok", "read", value)),
+        ]
+        for kind, f, said in events:
+            history.append(Op(index=len(history), time=0, process=0, type=kind, f=f, value=said))
+    long = read(stored(history, tmp_path / "history.parquet", group_rows=50), piece_rows=16)
+    assert long is not None
+    assert engine.judge_long(long, spec("register")).valid == "true"
+
+
 def test_every_cell_of_clients_is_found_again(tmp_path: Path) -> None:
     history = recorded(3, ops=40, key="x")
     long = read(stored(history, tmp_path / "history.parquet", group_rows=10), piece_rows=4)

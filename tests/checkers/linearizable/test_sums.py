@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from splitbrain.checkers.linearizable import check_ops
 from splitbrain.checkers.linearizable.depth_first import DepthFirst
 from splitbrain.checkers.linearizable.encoding import events
 from splitbrain.checkers.linearizable.limits import Limits
@@ -89,3 +90,19 @@ def test_other_counters_are_asked(model: Counter, amount: float) -> None:
     op = Op(process=0, type="invoke", f="increment", value=amount)
     _, stepper = stepped([op, op.complete("ok", model.initial + amount)], model)
     assert stepper.mode != "sums"
+
+
+@pytest.mark.parametrize(("first", "second"), [(2**53, 1.0), (2.0**53, 1), (2**53 - 1, 2.0), (2.0**53, 1.0)])
+def test_sums_that_are_equal_go_on_alike_whichever_way_they_were_reached(first: float, second: float) -> None:
+    """As floats, sums from 2**53 on would not change if 1 is added; as ints they would, and both are one state."""
+    total = int(first) + int(second)
+    calls: list[tuple[str, float | None, float | None]] = [
+        *(("add", first, None), ("add", second, None)),
+        *(("increment", 1, total + 1), ("read", None, float(total + 1))),
+    ]
+    history: list[Op] = []
+    for f, value, result in calls:
+        asked = Op(process=0, type="invoke", f=f, value=value)
+        history += [asked, asked.complete("ok", result)]
+    assert check_ops(history, "counter").valid == "true"
+    assert check_ops([*history[:-1], history[-2].complete("ok", total + 2)], "counter").valid == "false"

@@ -331,3 +331,13 @@ def test_a_process_that_goes_on_after_an_op_of_unknown_outcome_is_another_sessio
     script.call(1, "read", None, 2, key="x")  # 2 took effect late
     verdict = Sessions().check(script.table(), {})
     assert (verdict.valid, verdict.figures["sessions"]) == ("true", 3), verdict.sentence
+
+
+@pytest.mark.parametrize("asked", [None, 3, "ab", [1], {"value": 1}])
+def test_a_compare_and_set_that_failed_and_was_none_says_nothing(asked: Any) -> None:
+    script = Script()
+    script.call(0, "cas", asked, how="fail")
+    script.call(1, "write", 1)
+    script.call(1, "read", None, 7)
+    [verdict] = engine.judge(to_table(script.ops), [CheckerSpec("session", {})])
+    assert verdict.anomalies == ("thin-air-read",)

@@ -562,3 +562,24 @@ def test_reads_of_what_their_own_transaction_appends_later_are_counted(mops: str
     """
     found = judge(text, consistency_models=["serializable"])
     assert found.figures.get("future-read", 0) == count
+
+
+@pytest.mark.parametrize("asked", ['"ab"', "[[:r]]", "[:r :x]", "{:a 1}", "3"])
+def test_what_an_invocation_holds_of_a_transaction_that_committed_may_be_anything(asked: str) -> None:
+    found = judge(f"0 invoke {asked}\n0 ok [[:r :x [1]]]")
+    assert found.anomalies == ("garbage-read",)
+
+
+def test_lists_that_are_appended_are_values_like_others() -> None:
+    appended = "0 invoke [[:append :x [1 2]]]\n0 ok [[:append :x [1 2]]]\n"
+    assert (
+        judge(f"{appended}1 invoke [[:r :x nil] [:append :x []]]\n1 ok [[:r :x [[1 2]]] [:append :x []]]").valid
+        == "true"
+    )
+    assert judge(f"{appended}1 invoke [[:r :x nil]]\n1 ok [[:r :x [[1 3]]]]").valid == "false"
+
+
+def test_a_read_may_lack_its_place_for_a_result_if_it_found_nothing() -> None:
+    rows = "0 invoke [[:w :c 1]]\n0 ok [[:w :c 1]]\n0 invoke [[:r :c] [:w :b 2]]\n0 ok [[:r :c] [:w :b 2]]"
+    found = judge(rows, "rw-register", consistency_models=["causal"])
+    assert found.anomalies == ("causal-violation-process", "fractured-read-process")
