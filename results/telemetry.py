@@ -104,6 +104,9 @@ TRACE_CHECKERS: Final = CONSENSUS_CHECKERS + STRATEGY_CHECKERS
 TABLES: Final = ":tables"
 """The group of rows that the tables of a node report, beside those of its groups of consensus."""
 
+OF_STREAMS: Final = ":stream "
+"""The groups of rows that writers of streams report begin so; the number of the stream follows."""
+
 TERM_OF_TABLES: Final = 0
 """The term of what they answer to clients: no term of consensus is 0."""
 
@@ -184,11 +187,12 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def of_consensus(telemetry: pa.Table) -> pa.Table:
-    """The rows of groups of consensus: all but those of tables beside them."""
-    of_tables = compute.equal(telemetry["group"], literal(TABLES))
-    if not compute.any(of_tables).as_py():
+    """The rows of groups of consensus: all but those of tables and of copies of streams beside them."""
+    groups = telemetry["group"]
+    of_others = compute.or_(compute.equal(groups, literal(TABLES)), compute.starts_with(groups, OF_STREAMS))
+    if not compute.any(of_others).as_py():
         return telemetry
-    return telemetry.filter(compute.invert(compute.fill_null(of_tables, False)))
+    return telemetry.filter(compute.invert(compute.fill_null(of_others, False)))
 
 
 def of_lasting_groups(telemetry: pa.Table) -> pa.Table:

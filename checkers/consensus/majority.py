@@ -10,6 +10,9 @@ for a majority.
 
 An entry of an earlier term may be on a majority and still be overwritten by another leader (Raft, figure 8): it is
 committed only with an entry of the leader's own term behind it.
+
+The writer of a stream is held to the same: entries are its messages, by offset, and terms its epochs. What it confirmed
+to a publisher counts as committed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import pyarrow as pa
 from splitbrain.checkers.consensus.counts import counts_of
 from splitbrain.checkers.consensus.electorates import Electorates, surplus, voters_of, with_electorates
 from splitbrain.checkers.consensus.findings import verdict_of
-from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows_of_streams
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.quantities import counted
 
@@ -47,9 +50,11 @@ class CommitMajority(OfOneRun):
             HistoryFormatError: a row does not say what was counted in the form above.
         """
         refuse_options(self.name, options)
+        # Voters of a stream are those that its writer lists: the coordinator gives them to it.
+        of_streams = ((row, ()) for row in rows_of_streams(telemetry))
         commits = [
             _Commit(row, row.counted_index, counts_of(row), electorates)
-            for row, electorates in with_electorates(telemetry, "commit")
+            for row, electorates in (*with_electorates(telemetry, "commit"), *of_streams)
             if row.event == "commit" and row.counted_index is not None and row.counted is not None
         ]
         found = [_finding(commit) for commit in commits if commit.surplus < 0]

@@ -10,11 +10,12 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import compute
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.once import is_kept, once
 from splitbrain.results.reasons import Code, Reason
-from splitbrain.results.telemetry import TABLES
+from splitbrain.results.telemetry import OF_STREAMS, TABLES
 
 
 class Row(NamedTuple):
@@ -84,7 +85,16 @@ def _all(telemetry: pa.Table) -> tuple[Row, ...]:
 
 
 def _of_consensus(telemetry: pa.Table) -> Iterator[Row]:
-    return (row for row in _every_row(telemetry) if row.group != TABLES)
+    return (row for row in _every_row(telemetry) if row.group != TABLES and not _is_of_stream(row))
+
+
+def rows_of_streams(telemetry: pa.Table) -> Iterator[Row]:
+    """The rows of writers of streams, in the table's order."""
+    return filter(_is_of_stream, _every_row(telemetry.filter(compute.starts_with(telemetry["group"], OF_STREAMS))))
+
+
+def _is_of_stream(row: Row) -> bool:
+    return row.group is not None and row.group.startswith(OF_STREAMS)
 
 
 def _without_images(table: Iterator[Row]) -> Iterator[Row]:
@@ -99,6 +109,8 @@ def _every_row(telemetry: pa.Table) -> Iterator[Row]:
 
 def of_group(group: str | None) -> str:
     """A group in words, with a blank before it; "" where the system has no groups."""
+    if group is not None and group.startswith(OF_STREAMS):
+        return f" of stream {group.removeprefix(OF_STREAMS)}"
     return "" if group is None else f" of group {group!r}"
 
 

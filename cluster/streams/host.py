@@ -44,6 +44,7 @@ from splitbrain.cluster.streams.frames import (
     Attach,
     Attached,
     Chunks,
+    Confirmed,
     Frame,
     NotDone,
     OfReplica,
@@ -70,6 +71,7 @@ from splitbrain.cluster.streams.member import (
     StreamMember,
     Truncate,
 )
+from splitbrain.cluster.streams.promises import Promises
 from splitbrain.cluster.streams.requests import StreamRequests
 from splitbrain.cluster.streams.retention import Retention
 from splitbrain.cluster.streams.state import Action, State, Stream
@@ -132,6 +134,7 @@ class _Copy:
     Attributes:
         number: of the stream.
         files: of the copy.
+        promises: what its telemetry says of those that it makes as a writer.
         member: None while there is none, or none any more.
         events: in order.
         works: whether they are being handled.
@@ -141,6 +144,7 @@ class _Copy:
 
     number: int
     files: CopyFiles
+    promises: Promises
     member: StreamMember | None = None
     events: deque[_Event] = field(default_factory=deque[_Event])
     works: bool = False
@@ -179,6 +183,7 @@ class StreamHost:
     ) -> None:
         self._policy_of = policy_of
         self._member = member
+        self._node = node
         self._life = life
         self._runtime = runtime
         self._links = links
@@ -206,7 +211,12 @@ class StreamHost:
             OSError: the disk failed.
         """
         for meta, chunks, files in await found_copies(self._runtime.disk, self._member):
-            self._copies[meta.stream] = _Copy(meta.stream, files, StreamMember(meta, chunks, self._bugs))
+            self._copies[meta.stream] = self._copy(meta.stream, files, StreamMember(meta, chunks, self._bugs))
+
+    def _copy(self, number: int, files: CopyFiles, member: StreamMember | None = None) -> _Copy:
+        runtime = self._runtime
+        promises = Promises(number, self._member, self._node, runtime.clock, runtime.telemetry)
+        return _Copy(number, files, promises, member)
 
     # --- what is applied ------------------------------------------------------------------------------------------
 
@@ -244,7 +254,7 @@ class StreamHost:
     def _act(self, stream: Stream, action: Action) -> None:
         copy = self._copies.get(stream.id)
         if copy is None:
-            copy = self._copies[stream.id] = _Copy(stream.id, CopyFiles(self._runtime.disk, stream.id))
+            copy = self._copies[stream.id] = self._copy(stream.id, CopyFiles(self._runtime.disk, stream.id))
         if copy.asked < action.index:
             copy.asked, copy.result = action.index, None
             self._hand(copy, _Do(action, stream.name, stream.writer, stream.voters))
@@ -305,7 +315,7 @@ class StreamHost:
             meta = Meta(self._member, copy.number, wanted.name, action.index)
             await copy.files.create(meta)
             copy.member = StreamMember(meta, (), self._bugs)
-        effects = None if copy.member is None else self._begun(copy.member, wanted)
+        effects = None if copy.member is None else self._begun(copy, copy.member, wanted)
         if copy.member is None or effects is None:
             copy.result = Failed(copy.number, self._member, action.index)
         else:
@@ -316,13 +326,16 @@ class StreamHost:
                 copy.result = Started(copy.number, self._member, action.index)
         self._say(copy.result)
 
-    def _begun(self, member: StreamMember, wanted: _Do) -> list[Effect] | None:
-        epoch = wanted.action.epoch
+    def _begun(self, copy: _Copy, member: StreamMember, wanted: _Do) -> list[Effect] | None:
+        epoch, committed = wanted.action.epoch, member.committed
         match wanted.action.kind:
             case "stop":
                 return member.stop(epoch)
             case "write":
-                return member.write(epoch, wanted.voters, self._wall_ms)
+                effects = member.write(epoch, wanted.voters, self._wall_ms)
+                if effects is not None:
+                    copy.promises.begins(epoch, committed)
+                return effects
             case _ if wanted.writer is not None:
                 return member.follow(epoch, wanted.writer, self._now_ms)
             case _:
@@ -352,6 +365,8 @@ class StreamHost:
             case _Heard(sender, Attach() as frame):
                 return member.asked_to_attach(sender, frame)
             case _Heard(sender, Pull() as frame):
+                if (member.role, member.epoch) == ("writer", frame.epoch):
+                    copy.promises.has(frame.epoch, sender, frame.end)
                 return member.pulled(sender, frame)
             case _Heard(sender, Attached() as frame):
                 return member.attached(sender, frame, self._now_ms)
@@ -381,12 +396,15 @@ class StreamHost:
         return more
 
     async def _carry_out(self, copy: _Copy, member: StreamMember, effects: Sequence[Effect]) -> None:
+        confirmed = 0
         for effect in effects:
             match effect:
                 case Persist(meta):
                     await copy.files.persist(meta)
                 case AppendChunks(records):
                     await copy.files.append(records)
+                    if member.role == "writer":
+                        copy.promises.written(member.epoch, member.log.end)
                 case Truncate(size):
                     await copy.files.truncate(size)
                 case Replace(content):
@@ -395,8 +413,12 @@ class StreamHost:
                     self._send(to, frame)
                 case AnswerTo(token, reply):
                     token(reply)
+                    if type(reply) is Confirmed and reply.offset is not None:
+                        confirmed = max(confirmed, reply.offset + 1)
                 case SayEstablished(epoch):
                     self._say(Established(member.meta.stream, epoch))
+        if member.role == "writer":
+            copy.promises.made(member.epoch, member.voters, max(confirmed, member.committed))
 
     def _send(self, to: str, frame: Frame) -> None:
         self._links.send_if_up(to, ABOUT_STREAMS + encode_frame(frame))

@@ -162,6 +162,11 @@ class StreamMember:
         self._taken: Position | None = None  # with M99: how much of the writer's log it has gone through
         self._heard_ms = 0
 
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Of whom a majority commits, in the epoch that it writes."""
+        return self._voters
+
     # --- the coordinator ------------------------------------------------------------------------------------------
 
     def stop(self, epoch: int) -> list[Effect] | None:
