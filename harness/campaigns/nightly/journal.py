@@ -15,8 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.nights import Began, Entry, Kept, Ran, Replayed, Shrunk
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
+from splitbrain.results.signatures import Signature
 
 FILE: Final = "journal.jsonl"
 
@@ -27,8 +30,9 @@ def read(path: Path) -> list[Entry]:
     """What a journal holds, without a last line that was cut off.
 
     Raises:
-        HistoryFormatError: a line is damaged.
+        HistoryFormatError: a line is damaged, or it is no plain file.
     """
+    refuse_others(path, DOCUMENT_BYTES)
     return _parsed(path, path.read_bytes())
 
 
@@ -37,10 +41,26 @@ def _parsed(path: Path, content: bytes) -> list[Entry]:
     found: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(_decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            entry = _decoder.decode(line)
+            if isinstance(entry, Ran):
+                _check(entry)
+            found.append(entry)
+        except (msgspec.DecodeError, ValueError, UsageError) as error:
             raise HistoryFormatError(str(path), f"line {number} is damaged: {error}") from error
     return found
+
+
+def _check(run: Ran) -> None:
+    """A violation that is no longer known as one would let the night pass.
+
+    Raises:
+        ValueError, UsageError: what the line says of the run cannot be.
+    """
+    is_violation = Outcome(run.outcome) is Outcome.VIOLATION
+    if is_violation and not run.signatures:
+        raise ValueError("a violation without a signature")
+    for each in run.signatures:
+        Signature.parse(each)
 
 
 class Journal:
