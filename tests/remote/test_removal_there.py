@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from splitbrain.results.remote import pruning
 from splitbrain.results.remote.objects import Objects
 from splitbrain.results.remote.runs import RemoteStore
 from splitbrain.results.store import Store
+from tests.cli.support import analyzed, splitbrain
 from tests.spark.support import SET, set_history, stored
 
 from .support import analyze, listed, push
@@ -37,6 +39,40 @@ def test_a_removal_that_is_cut_off_leaves_no_run_that_is_listed(
         pruning.remove(store, store.runs()[0])
     assert listed(there) == []
     monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_the_verdict_of_another_run_beside_a_violation_does_not_let_it_go(tmp_path: Path) -> None:
+    """Such as one that was put back from a copy, beside the wrong run."""
+    for seed, lost in ((1, [7]), (2, [])):
+        stored(Store(tmp_path / "store"), "set", seed, set_history(20, lost=lost), SET)
+    there = f"file://{tmp_path}/there"
+    push(tmp_path / "store", there)
+    analyze(there)
+    store = RemoteStore(there)
+    guilty, other = store.runs()
+    assert [pruning.candidate(store, run).outcome for run in (guilty, other)] == ["violation", "pass"]
+    store.objects.write(f"{guilty.folder}/verdict.json", store.objects.read(f"{other.folder}/verdict.json"))
+    assert [pruning.candidate(store, run).outcome for run in (guilty, other)] == ["unjudged", "pass"]
+    assert sorted(each["outcome"] for each in analyze(there)) == ["pass", "violation"]
+    assert pruning.candidate(store, guilty).outcome == "violation"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["verdict.json", "history.parquet"])
+def test_a_pipe_in_the_place_of_a_file_keeps_no_command_waiting(tmp_path: Path, name: str) -> None:
+    for seed in (1, 2):
+        stored(Store(tmp_path / "store"), "set", seed, set_history(20), SET)
+    there = f"file://{tmp_path}/there"
+    push(tmp_path / "store", there)
+    analyze(there)
+    piped = tmp_path / "there" / RemoteStore(there).runs()[0].folder / name
+    piped.unlink()
+    os.mkfifo(piped)
+    done = splitbrain("analyze", "--store", there, "--engine", "inline", "--again", "--json", timeout_s=120)
+    first, second = analyzed(done.stdout)
+    assert (first["outcome"], second["outcome"], done.returncode) == ("harness error", "pass", 255)
+    assert "not a plain file" in first["harness_error"]
 
 
 def test_a_copy_has_the_files_of_nodes_that_judging_packs(tmp_path: Path, there: str) -> None:
