@@ -362,9 +362,12 @@ def decode(content: bytes, where: str) -> Night:
                 f"{where} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade splitbrain; nothing "
                 "was changed."
             )
-        return msgspec.json.decode(content, type=Night)
+        found = msgspec.json.decode(content, type=Night)
     except NOT_JSON as error:
         raise HistoryFormatError(where, f"damaged: {error}") from error
+    if not all(each.signatures for each in found.violations):
+        raise HistoryFormatError(where, "damaged: a violation has no signature")
+    return found
 
 
 class _Versioned(msgspec.Struct):
