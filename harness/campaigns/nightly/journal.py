@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -22,6 +23,9 @@ from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.signatures import Signature
 
 FILE: Final = "journal.jsonl"
+
+_COUNT_END: Final = 1 << 63
+"""What a column of whole numbers cannot hold."""
 
 _decoder = msgspec.json.Decoder(Began | Ran | Kept | Replayed | Shrunk)
 
@@ -42,7 +46,9 @@ def _parsed(path: Path, content: bytes) -> list[Entry]:
     for number, line in enumerate(lines, 1):
         try:
             entry = _decoder.decode(line)
-            if isinstance(entry, Ran):
+            if isinstance(entry, Began):
+                datetime.fromisoformat(entry.began)
+            elif isinstance(entry, Ran):
                 _check(entry)
             found.append(entry)
         except (msgspec.DecodeError, ValueError, UsageError) as error:
@@ -51,11 +57,16 @@ def _parsed(path: Path, content: bytes) -> list[Entry]:
 
 
 def _check(run: Ran) -> None:
-    """A violation that is no longer known as one would let the night pass.
+    """A violation that is no longer known as one would let the night pass; the rest the night could not write down.
 
     Raises:
         ValueError, UsageError: what the line says of the run cannot be.
     """
+    counts = (run.seed, *(() if run.figures is None else msgspec.structs.astuple(run.figures)))
+    if any(isinstance(each, int) and abs(each) >= _COUNT_END for each in counts):
+        raise ValueError("a number of more than 64 bits")
+    if run.run == "":
+        raise ValueError("a run without a folder")
     is_violation = Outcome(run.outcome) is Outcome.VIOLATION
     if is_violation and not run.signatures:
         raise ValueError("a violation without a signature")

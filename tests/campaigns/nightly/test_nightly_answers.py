@@ -233,7 +233,7 @@ def test_a_night_of_a_newer_version_and_a_damaged_one_are_refused(tmp_path: Path
 
 def test_a_journal_keeps_whole_lines_and_drops_the_one_that_was_cut_off(tmp_path: Path) -> None:
     entries: list[nights.Entry] = [
-        Began(matrix="m", seed=1, began="now"),
+        Began(matrix="m", seed=1, began="2026-01-01T00:00:00+00:00"),
         _ran(1, LOST),
         Kept(cell=CELL, seed=1, run="r"),
     ]

@@ -23,6 +23,7 @@ from splitbrain.harness.cli.run import command
 from splitbrain.results import nights
 from splitbrain.results.baseline import Baseline
 from splitbrain.results.nights import Began, CellOfNight, Night, NotReached, Ran
+from splitbrain.results.runfigures import RunFigures
 
 IMPOSSIBLE = """
 [axes]
@@ -90,6 +91,12 @@ LOST = Ran(
         (msgspec.structs.replace(LOST, outcome="viola|ion"), "line 2 is damaged: 'viola.ion' is not a valid Outcome"),
         (msgspec.structs.replace(LOST, signatures=()), "line 2 is damaged: a violation without a signature"),
         (msgspec.structs.replace(LOST, signatures=("read",)), "line 2 is damaged: 'read' is no signature"),
+        (msgspec.structs.replace(LOST, seed=1 << 63), "line 2 is damaged: a number of more than 64 bits"),
+        (
+            msgspec.structs.replace(LOST, figures=RunFigures(marks=1 << 63)),
+            "line 2 is damaged: a number of more than 64",
+        ),
+        (msgspec.structs.replace(LOST, run=""), "line 2 is damaged: a run without a folder"),
         (msgspec.structs.replace(LOST, cell="register/jill"), "line 2 is damaged: the matrix has no cell"),
     ],
 )
@@ -122,6 +129,14 @@ def test_a_pipe_in_the_place_of_a_journal_keeps_no_night_waiting(tmp_path: Path)
     with signal_after(20):
         assert run_night(plan, warn=warned.append)[1] != journal.parent
     assert "not a plain file" in warned[0]
+
+
+def test_a_night_that_began_at_no_time_is_not_continued(tmp_path: Path) -> None:
+    plan, warned = _plan(tmp_path), list[str]()
+    journal = _begun(tmp_path, plan, LOST) / JOURNAL
+    journal.write_text(journal.read_text().replace("2026-01-01T", "2026-01-O1T"))
+    assert run_night(plan, warn=warned.append)[1] != journal.parent
+    assert "line 1 is damaged: Invalid isoformat string" in warned[0]
 
 
 @contextmanager
