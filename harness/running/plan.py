@@ -167,8 +167,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 for time_ns in (each.at_ns, getattr(each, "due_ns", None) or 0):
                     if time_ns < 0:
                         raise UsageError(f"{name}[{place}] has a negative time: {time_ns}.")
-                    if time_ns >= _END_NS:
-                        raise UsageError(f"{name}[{place}] is due after more than 292 years, at no time of a run.")
+                if each.at_ns >= _END_NS:
+                    raise UsageError(f"{name}[{place}] is due after more than 292 years, at no time of a run.")
                 due_ns = getattr(each, "due_ns", None)
                 if due_ns is not None and due_ns > each.at_ns:
                     raise UsageError(
