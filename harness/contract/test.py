@@ -314,7 +314,8 @@ def check_number(name: str, value: float, most: float) -> None:
     if not value > 0:
         raise UsageError(f"{name} must be positive, not {value}.")
     if value > most:
-        raise UsageError(f"{name} must be at most {most:,}, not {value:g}.")
+        is_huge = isinstance(value, int) and value >= 10**300  # which is no float
+        raise UsageError(f"{name} must be at most {most:,}, not {'far more' if is_huge else f'{value:g}'}.")
     if value < LEAST:
         raise UsageError(f"{name} must be at least {LEAST:g}, not {value:g}.")
 
