@@ -6,6 +6,7 @@ was cut off since: a sync costs no more than remembering a length, and a file ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from splitbrain.harness.contract.rng import Rng
@@ -48,6 +49,18 @@ class Inode:
         self.durable = Version(0)
         self.rot: dict[int, tuple[int, int]] = {}
         self._syncing: list[Version] = []
+
+    def as_it_is(self, size: int) -> Callable[[], None]:
+        """What makes the file what it is now, as long as the first `size` bytes stay."""
+        end, shared, tail, rot = bytes(self.data[size:]), self.durable.shared, self.durable.tail, dict(self.rot)
+
+        def restore() -> None:
+            self.data[size:] = end
+            self.durable = Version(shared)
+            self.durable.tail = tail
+            self.rot = rot
+
+        return restore
 
     def append(self, data: bytes) -> None:
         """Write at the end; a rotten sector that is written to is sound again."""
@@ -218,6 +231,15 @@ class Directory:
         self.durable: dict[str, Inode] = {}
         self._pending: list[Change] = []
         self._synced = 0
+
+    def as_it_is(self) -> Callable[[], None]:
+        """What gives the files the names that they have now."""
+        names, durable, pending, synced = dict(self.names), dict(self.durable), list(self._pending), self._synced
+
+        def restore() -> None:
+            self.names, self.durable, self._pending, self._synced = names, durable, pending, synced
+
+        return restore
 
     def change(self, change: Change) -> None:
         """Change what the node sees."""
