@@ -284,7 +284,7 @@ class SimDisk:
 
     def _change_names(self, change: Change) -> None:
         if self._ahead is not None:
-            self._ahead.note(self._directory.as_it_is())
+            self._ahead.note(self._directory.before_change(change))
         self._directory.change(change)
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
@@ -346,7 +346,7 @@ class SimDisk:
         """`sync_names` for a process that is blocked meanwhile: its duration in nanoseconds."""
         self._require_sound()
         directory = self._directory
-        return self._blocks(directory.as_it_is(), lambda: directory.sync(directory.extent()), "sync of names")
+        return self._blocks(directory.before_sync(), lambda: directory.sync(directory.extent()), "sync of names")
 
     def _blocks(self, undo: Callable[[], None], sync: Callable[[], None], kind: str) -> int:
         """Carry out a sync that takes effect when the process has waited for it; how long that is."""

@@ -52,6 +52,7 @@ class Inode:
 
     def as_it_is(self, size: int) -> Callable[[], None]:
         """What makes the file what it is now, as long as the first `size` bytes stay."""
+        size = min(size, len(self.data))  # of a file that is made longer all stays
         end, shared, tail, rot = bytes(self.data[size:]), self.durable.shared, self.durable.tail, dict(self.rot)
 
         def restore() -> None:
@@ -232,12 +233,25 @@ class Directory:
         self._pending: list[Change] = []
         self._synced = 0
 
-    def as_it_is(self) -> Callable[[], None]:
-        """What gives the files the names that they have now."""
-        names, durable, pending, synced = dict(self.names), dict(self.durable), list(self._pending), self._synced
+    def before_change(self, change: Change) -> Callable[[], None]:
+        """What takes back this change, which comes next."""
+        before = tuple((name, self.names.get(name)) for name, _ in change)
 
         def restore() -> None:
-            self.names, self.durable, self._pending, self._synced = names, durable, pending, synced
+            _apply(self.names, before)
+            self._pending.pop()
+
+        return restore
+
+    def before_sync(self) -> Callable[[], None]:
+        """What takes back a sync of everything, which comes next."""
+        changes = list(self._pending)
+        before = tuple((name, self.durable.get(name)) for change in changes for name, _ in change)
+
+        def restore() -> None:
+            _apply(self.durable, before)
+            self._pending[:0] = changes
+            self._synced -= len(changes)
 
         return restore
 
