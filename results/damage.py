@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -109,14 +110,22 @@ def standing_damage(run: Path, made_from: Any) -> Damage | None:
     if noted is not None:
         return noted
     try:
-        kept = (read_checksums(run) or {}).get(_HISTORY)
-        made = msgspec.convert(made_from, _Inputs).inputs.get(_HISTORY)
-    except (SplitbrainError, msgspec.ValidationError):
+        kept = read_checksums(run) or {}
+    except SplitbrainError:
         return None
-    if kept is None or made is None or kept == made:
+    if not is_made_from_another(made_from, kept):
         return None
     again = f"splitbrain analyze {shlex.quote(str(run))}"
     return OfAnother(f"{run / 'verdict.json'} was made from another history than the one here; judge it again: {again}")
+
+
+def is_made_from_another(made_from: Any, kept: Mapping[str, str | None]) -> bool:
+    """Whether a verdict was made from the history of another run, by the digests of this one's files."""
+    try:
+        made = msgspec.convert(made_from, _Inputs).inputs.get(_HISTORY)
+    except msgspec.ValidationError:
+        return False
+    return None not in (made, kept.get(_HISTORY)) and made != kept.get(_HISTORY)
 
 
 def forget_damage(run: Path) -> None:

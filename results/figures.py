@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -63,6 +63,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     all_s: float | None
 
 
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number of things: a file that says another is damaged. The tables of a store hold no larger one."""
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one run.
 
@@ -86,18 +90,18 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     duration_s: float
-    ops: int
-    ok: int
-    fail: int
-    info: int
+    ops: Count
+    ok: Count
+    fail: Count
+    info: Count
     ok_per_s: float
     latency_ms: dict[str, float]
     available_time: float | None
     available_ops: float | None
     recoveries: tuple[Recovery, ...]
     healed_s: float | None
-    leader_changes: int | None
-    marks: dict[str, int] | None
+    leader_changes: Count | None
+    marks: dict[str, Count] | None
     due_latency_ms: dict[str, float] = {}
     offered_per_s: float | None = None
     achieved_per_s: float | None = None

@@ -155,11 +155,15 @@ def load(folder: Path) -> tuple[Night, NightTable | None]:
 
     Raises:
         RunNotFoundError: the night has not come to its end.
+        StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: a file of it is damaged.
     """
     night = read(folder)
     if night is None:
-        raise RunNotFoundError(f"the night {folder.name} has not come to its end, or a newer splitbrain wrote it.")
+        raise RunNotFoundError(
+            f"the night {folder.name} has not come to its end: continue it (splitbrain nightly MATRIX.toml --resume), "
+            "or name another."
+        )
     path = folder.parent.parent / runfigures.FOLDER / f"{folder.name}.parquet"
     return night, read_nights([path])[0] if path.exists() else None
 

@@ -18,7 +18,7 @@ import msgspec
 
 from splitbrain.results.baseline import Class
 from splitbrain.results.changes import Trends
-from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, UsageError
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.runfigures import RunFigures
 from splitbrain.results.values import NOT_JSON
@@ -331,24 +331,43 @@ def folders(store: Path) -> list[Path]:
 
 
 def read(folder: Path) -> Night | None:
-    """A night; None if it is not over, or a newer version wrote it.
+    """A night; None if it is not over.
 
     Raises:
+        StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: its document is damaged.
     """
     path = folder / FILE
     refuse_others(path, DOCUMENT_BYTES)
     try:
         content = path.read_bytes()
-        if msgspec.json.decode(content, type=_Versioned).format > FORMAT:
-            return None
-        return msgspec.json.decode(content, type=Night)
+        return decode(content, str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise HistoryFormatError(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def decode(content: bytes, where: str) -> Night:
+    """The night of a document; `where` it is, for messages.
+
+    Raises:
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: it is damaged.
+    """
+    try:
+        version = msgspec.json.decode(content, type=_Versioned).format
+        if version > FORMAT:
+            raise StoreVersionError(
+                f"{where} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade splitbrain; nothing "
+                "was changed."
+            )
+        found = msgspec.json.decode(content, type=Night)
     except NOT_JSON as error:
-        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+        raise HistoryFormatError(where, f"damaged: {error}") from error
+    if not all(each.signatures for each in found.violations):
+        raise HistoryFormatError(where, "damaged: a violation has no signature")
+    return found
 
 
 class _Versioned(msgspec.Struct):

@@ -15,7 +15,7 @@ DOCUMENT_BYTES: Final = 1 << 30
 """No JSON document of a store comes near this size: a larger file is damaged, and to read it could take all memory."""
 
 
-def refuse_others(path: Path, at_most: int | None = None) -> None:
+def refuse_others(path: str | os.PathLike[str], at_most: int | None = None) -> None:
     """Refuse what is there and is no plain file; that nothing is there, or cannot be looked at, is for who reads it.
 
     Args:
@@ -31,10 +31,10 @@ def refuse_others(path: Path, at_most: int | None = None) -> None:
         return
     if not stat.S_ISREG(found.st_mode):
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a plain file"
-        raise HistoryFormatError(str(path), f"cannot be read: this is {what}")
+        raise HistoryFormatError(os.fspath(path), f"cannot be read: this is {what}")
     if at_most is not None and found.st_size > at_most:
         size, bound = quantities.shown(found.st_size), quantities.shown(at_most)
-        raise HistoryFormatError(str(path), f"damaged: it has {size}, and such a file has at most {bound}")
+        raise HistoryFormatError(os.fspath(path), f"damaged: it has {size}, and such a file has at most {bound}")
 
 
 def refuse_names_that_are_no_text(path: Path) -> None:

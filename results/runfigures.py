@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.figures import Figures
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 
 FOLDER: Final = "figures"
 """Its name in the folder of a store."""
@@ -205,7 +205,7 @@ def read(path: Path) -> pa.Table:
     Raises:
         HistoryFormatError: it is damaged, or no plain file.
     """
-    refuse_others(path)
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         return parse(path.read_bytes(), str(path))
     except OSError as error:

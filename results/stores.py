@@ -22,8 +22,13 @@ def check_path(name: str, option: str = "--store") -> None:
     if not name.strip():
         raise UsageError(f"{option} names no folder: leave it out, or name one (. is the current folder).")
     try:
+        str(Path(name).absolute()).encode()  # what is written into a store names its path as text
         found = _nearest(Path(name))
         is_folder = found.is_dir()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{option} {name!r}: its name, or that of a folder above it, is not UTF-8. Rename that, or choose another."
+        ) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{option} {name!r} cannot be a folder: {_why(error)}.") from error
     if not is_folder:

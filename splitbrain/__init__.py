@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from splitbrain.checkers.models import (
         IMPOSSIBLE,
         UNKNOWN,
+        AdditiveModel,
         AssignmentModel,
         Facts,
         JsonObject,
@@ -33,10 +34,17 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.record import run_and_judge
     from splitbrain.harness.contract.capabilities import Capabilities
     from splitbrain.harness.contract.clock import Runtime
-    from splitbrain.harness.contract.deployments import Deployment
+    from splitbrain.harness.contract.deployments import Deployment, StopsInGoodOrder
+    from splitbrain.harness.contract.discovery import Discovery
     from splitbrain.harness.contract.elections import Elections
     from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+    from splitbrain.harness.contract.groups import Groups
+    from splitbrain.harness.contract.installed import Release
+    from splitbrain.harness.contract.membership import Learners, Membership
+    from splitbrain.harness.contract.migrations import Migrations
+    from splitbrain.harness.contract.moments import HearsMarks
     from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+    from splitbrain.harness.contract.observing import Observer
     from splitbrain.harness.contract.operations import (
         COLLECTIONS,
         COUNTERS,
@@ -47,6 +55,7 @@ if TYPE_CHECKING:
         OperationGroup,
         need,
     )
+    from splitbrain.harness.contract.read_modes import ReadPromise
     from splitbrain.harness.contract.realtime import RealClock, real_runtime
     from splitbrain.harness.contract.sessions import (
         Answer,
@@ -62,16 +71,20 @@ if TYPE_CHECKING:
         StandbyError,
         Transactions,
     )
+    from splitbrain.harness.contract.settings import Setting
     from splitbrain.harness.contract.test import (
         Backend,
         Client,
         Nemesis,
         NemesisContext,
         NemesisPackage,
+        OpShape,
         System,
         Test,
         Workload,
     )
+    from splitbrain.harness.contract.transfer import Transfer
+    from splitbrain.harness.contract.upgrades import Upgrades
     from splitbrain.harness.generators import (
         Context,
         Generator,
@@ -109,6 +122,7 @@ if TYPE_CHECKING:
     from splitbrain.workloads.sessions import SessionClient
 
 _HOME = {
+    "AdditiveModel": "checkers.models",
     "Answer": "harness.contract.sessions",
     "AssignmentModel": "checkers.models",
     "Backend": "harness.contract.test",
@@ -126,12 +140,15 @@ _HOME = {
     "Context": "harness.generators",
     "DefiniteError": "harness.contract.sessions",
     "Deployment": "harness.contract.deployments",
+    "Discovery": "harness.contract.discovery",
     "DiskFault": "harness.contract.faults",
     "Effect": "nemesis.effects",
     "Elections": "harness.contract.elections",
     "Facts": "checkers.models",
     "FaultKind": "harness.contract.faults",
     "Generator": "harness.generators",
+    "Groups": "harness.contract.groups",
+    "HearsMarks": "harness.contract.moments",
     "IMPOSSIBLE": "checkers.models",
     "IndefiniteError": "harness.contract.sessions",
     "Injection": "nemesis.kinds",
@@ -141,13 +158,16 @@ _HOME = {
     "Kind": "nemesis.kinds",
     "LEASE_LOCKS": "harness.contract.operations",
     "LOCKS": "harness.contract.operations",
+    "Learners": "harness.contract.membership",
     "LeaseLocks": "harness.contract.sessions",
     "Ledger": "nemesis.ledger",
     "Link": "harness.contract.nodes",
     "LinkFault": "harness.contract.faults",
     "LocalBackend": "harness.backends.local",
     "Locks": "harness.contract.sessions",
+    "Membership": "harness.contract.membership",
     "Metadata": "harness.systems.metadata",
+    "Migrations": "harness.contract.migrations",
     "Mop": "results.history",
     "Nemesis": "harness.contract.test",
     "NemesisContext": "harness.contract.test",
@@ -161,29 +181,37 @@ _HOME = {
     "NodeView": "harness.contract.nodes",
     "NondeterministicModel": "checkers.models",
     "NonsenseError": "harness.contract.sessions",
+    "Observer": "harness.contract.observing",
     "Op": "results.history",
+    "OpShape": "harness.contract.test",
     "OperationGroup": "harness.contract.operations",
     "Outcome": "checkers.verdict",
     "Partition": "checkers.verdict",
     "Program": "harness.simulation.programs.embedding",
+    "ReadPromise": "harness.contract.read_modes",
     "RealClock": "harness.contract.realtime",
+    "Release": "harness.contract.installed",
     "Request": "results.nemesisop",
     "RequestOfNodes": "results.nemesisop",
     "RunSummary": "harness.running.runner",
     "Runtime": "harness.contract.clock",
     "Session": "harness.contract.sessions",
     "SessionClient": "workloads.sessions",
+    "Setting": "harness.contract.settings",
     "SimBackend": "harness.backends.sim",
     "Special": "checkers.models",
     "StandbyError": "harness.contract.sessions",
     "State": "checkers.models",
     "Stop": "harness.running.runner",
+    "StopsInGoodOrder": "harness.contract.deployments",
     "Support": "harness.contract.faults",
     "System": "harness.contract.test",
     "TRANSACTIONS": "harness.contract.operations",
     "Test": "harness.contract.test",
     "Transactions": "harness.contract.sessions",
+    "Transfer": "harness.contract.transfer",
     "UNKNOWN": "checkers.models",
+    "Upgrades": "harness.contract.upgrades",
     "UsageError": "results.errors",
     "Verdict": "checkers.verdict",
     "Ways": "nemesis.kinds",
@@ -233,6 +261,7 @@ __all__ = [
     "LOCKS",
     "TRANSACTIONS",
     "UNKNOWN",
+    "AdditiveModel",
     "Answer",
     "AssignmentModel",
     "Backend",
@@ -248,24 +277,30 @@ __all__ = [
     "Counters",
     "DefiniteError",
     "Deployment",
+    "Discovery",
     "DiskFault",
     "Effect",
     "Elections",
     "Facts",
     "FaultKind",
     "Generator",
+    "Groups",
+    "HearsMarks",
     "IndefiniteError",
     "Injection",
     "JsonObject",
     "KeyValue",
     "Kind",
+    "Learners",
     "LeaseLocks",
     "Ledger",
     "Link",
     "LinkFault",
     "LocalBackend",
     "Locks",
+    "Membership",
     "Metadata",
+    "Migrations",
     "Mop",
     "Nemesis",
     "NemesisContext",
@@ -279,27 +314,35 @@ __all__ = [
     "NodeView",
     "NondeterministicModel",
     "NonsenseError",
+    "Observer",
     "Op",
+    "OpShape",
     "OperationGroup",
     "Outcome",
     "Partition",
     "Program",
+    "ReadPromise",
     "RealClock",
+    "Release",
     "Request",
     "RequestOfNodes",
     "RunSummary",
     "Runtime",
     "Session",
     "SessionClient",
+    "Setting",
     "SimBackend",
     "Special",
     "StandbyError",
     "State",
     "Stop",
+    "StopsInGoodOrder",
     "Support",
     "System",
     "Test",
     "Transactions",
+    "Transfer",
+    "Upgrades",
     "UsageError",
     "Verdict",
     "Ways",

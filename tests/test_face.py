@@ -41,6 +41,18 @@ def test_every_generator_that_the_guide_names_is_exported() -> None:
     assert named == list(GENERATORS)
 
 
+def test_every_part_that_the_guide_names_is_exported() -> None:
+    """The guide says so: of a class that it names in its text, or in a table, its module need not be searched for."""
+    guide = re.sub(r"```.*?```", "", (ROOT / "docs" / "extending.md").read_text(), flags=re.DOTALL)
+    named = set(re.findall(r"\b[A-Z]\w*[a-z]\w*", " ".join(re.findall(r"`([^`]+)`", guide))))
+    parts = re.compile(r"^class (\w+)\b", re.MULTILINE)
+    folders = ("harness/contract", "checkers/models")
+    defined = {
+        name for folder in folders for path in (ROOT / folder).glob("*.py") for name in parts.findall(path.read_text())
+    }
+    assert named & defined <= {*splitbrain.__all__}
+
+
 @pytest.mark.parametrize(
     "path",
     [*sorted(ROOT.glob("examples/own_*.py")), *sorted(ROOT.glob("harness/campaigns/starters/[!_]*.py"))],

@@ -3,7 +3,8 @@
 Floors follow from the number of ops that were possible (`Load.possible`): length, rate, clients and op timeout.
 
     functions   each was invoked; of each at least `OK_SHARE` of what was possible was ok in the faults phase
-    all         at least `ANSWERED_SHARE` of what was possible, and `ANSWERED_MIN`, was answered in the faults phase
+    all         at least `ANSWERED_SHARE` of what was possible, and `ANSWERED_MIN`, was answered in the faults phase;
+                what standbys refuse does not count as possible, as far as more than one node's share is left
     time        the system answered in more than half of the parts of the faults phase, and did not stop answering
                 while no fault was in force
     nodes       each node that could answer for half of the time received, and answered, its share of `OK_SHARE`
@@ -71,6 +72,8 @@ class Work:
         self._possible = float(invoked) if load is None else load.possible(ops.lasted_s)
         self._of_nodes = self._possible * (_count(ops.faults & ~ops.local) / invoked if invoked else 1.0)
         """The part of these ops that clients send to nodes."""
+        self._of_leaders = self._of_nodes * self._share_of_leaders(invoked)
+        """The part of those that are not sent to standbys, which refuse them."""
 
     def ok_by_f(self) -> dict[str, int]:
         """How many ops of each function were ok, in all phases."""
@@ -185,17 +188,27 @@ class Work:
 
     # --- all ops ------------------------------------------------------------------------------------------------
 
+    def _share_of_leaders(self, invoked: int) -> float:
+        """The share of the ops that standbys did not refuse, but that of one node at least.
+
+        Clients are spread over the nodes: of seven, one that leads alone gets less than `ANSWERED_SHARE` of the ops.
+        While none leads, all nodes refuse: that excuses no silence.
+        """
+        declined, nodes = _count(self._ops.declined & self._ops.faults), len(self._ops.nodes())
+        return max(1 - declined / invoked, 1 / nodes) if declined and nodes else 1.0
+
     def _answered_floor(self) -> int:
         least = ANSWERED_MIN if self._wanted.load is not None else 0  # a history without a load may be an excerpt
-        return max(least, math.ceil(ANSWERED_SHARE * self._of_nodes))
+        return max(least, math.ceil(ANSWERED_SHARE * self._of_leaders))
 
     def _all(self) -> Iterator[Reason]:
         ops = self._ops
         answered, least = _count(ops.answered & ops.faults), self._answered_floor()
         if answered < least:
-            origin = (
-                _few(least) if least > ANSWERED_SHARE * self._of_nodes + 1 else self._of_what(f"{ANSWERED_SHARE:.0%}")
-            )
+            counts = self._of_leaders
+            origin = _few(least) if least > ANSWERED_SHARE * counts + 1 else self._of_what(f"{ANSWERED_SHARE:.0%}")
+            if counts < self._of_nodes and origin != _few(least):
+                origin += f", of which standbys refuse {1 - counts / self._of_nodes:.0%}"
             yield Reason(
                 Code.TOO_FEW_OPS,
                 f"only {answered} of {counted(_count(ops.faults & ~ops.local), 'op')} were answered in the faults "

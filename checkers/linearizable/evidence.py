@@ -13,6 +13,7 @@ from splitbrain.checkers.linearizable import paths as final
 from splitbrain.checkers.linearizable import witness as smallest
 from splitbrain.checkers.linearizable.deciders import Decision
 from splitbrain.checkers.linearizable.encoding import Problem
+from splitbrain.checkers.linearizable.failed import set_by_failed
 from splitbrain.checkers.linearizable.frontier import STATE
 from splitbrain.checkers.linearizable.limits import Budget, Limits
 from splitbrain.checkers.linearizable.ops import OPEN, Ops, show
@@ -310,7 +311,8 @@ def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | No
     )
     setters = setters[setters != failing]
     if len(setters) == 0 and required != violation.stepper.states.known[0]:
-        return f"nothing had set it to {_brief(show(required))} by then"
+        text = show(required)
+        return f"nothing had set it to {_brief(text)} by then{set_by_failed(ops, model, text, row)}"
     if ops.crashed[setters].any() or (ops.completed[setters] == OPEN).any():
         return None
     last = int(ops.completed[setters].max(initial=-1))

@@ -73,7 +73,7 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
     if is_simulated:
         specs.append(CheckerSpec("crashes"))
         if test.recovery_s > 0:
-            specs.append(CheckerSpec("recovery", {"bound_s": test.recovery_s}))
+            specs.append(CheckerSpec("recovery", {"bound_s": test.recovers_within_s}))
     return specs
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from splitbrain.harness.contract.test import Test
     from splitbrain.results.history import Op
+    from splitbrain.results.rundir import RunDir
 
 LIMIT_S = 300.0
 """How long one run may take, in CPU seconds: a hundred times as long as usual."""
@@ -192,6 +193,39 @@ def guilt_of(verdict: Verdict, history: pa.Table) -> Guilt:
     return Guilt(verdict.checker, verdict.anomalies, listed[0], evident_ns(history, verdict.evidence))
 
 
+class _Git(msgspec.Struct):
+    revision: str
+    dirty: bool
+
+
+class _Simulation(msgspec.Struct):
+    fingerprint: str | None = None
+
+
+class _Repeated(msgspec.Struct):
+    """What of a test.json is read to repeat its run. What judging does not read was not looked at until then."""
+
+    options: dict[str, Any] | None = None
+    versions: dict[str, str] | None = None
+    git: _Git | None = None
+    simulation: _Simulation | None = None
+
+
+def repeated(run: RunDir) -> dict[str, Any]:
+    """The test.json of a run that is to be repeated.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+        SplitbrainError: there is none, or a newer splitbrain wrote it.
+    """
+    document = run.read_test()
+    try:
+        msgspec.convert(document, _Repeated)
+    except msgspec.ValidationError as error:
+        raise HistoryFormatError(str(run.path / "test.json"), f"damaged: {error}") from error
+    return document
+
+
 def options_of(document: Mapping[str, Any], source: str) -> RunOptions:
     """The options that a test.json or a plan holds.
 
@@ -245,6 +279,7 @@ __all__ = [
     "options_of",
     "play",
     "play_plan",
+    "repeated",
     "simulated",
     "test_of",
     "with_revision",

@@ -18,6 +18,7 @@ from splitbrain.harness.campaigns.planned import (
     elsewhere,
     options_of,
     play,
+    repeated,
     test_of,
     with_revision,
 )
@@ -97,7 +98,7 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         original = _of_plan(load(reference), reference, backend)
         return _elsewhere(msgspec.structs.replace(original, cut=_cut_beside(original, Path(reference))), backend)
     run = Store(store).find(reference)
-    document = run.read_test()
+    document = repeated(run)
     run.verify("test.json", run.plan_path.name)
     options = options_of(document.get("options") or {}, str(run.path))
     if document.get("scripted"):

@@ -45,6 +45,8 @@ def read(path: str, nodes: Sequence[str], time_limit_s: float, named: Sequence[s
         raise UsageError(f"--schedule {path}: it cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"--schedule {path}: this is not UTF-8 text.") from None
+    except ValueError as error:
+        raise UsageError(f"--schedule {path!r}: it cannot be read: {error}.") from None
     places = list(_of_plan(path)) if text.lstrip().startswith("{") else list(_of_lines(path, text))
     if not places:
         raise UsageError(f'--schedule {path}: there is no op in it; a line is [2.5, "kill", {{"spec": "leader"}}].')

@@ -20,6 +20,7 @@ from splitbrain.harness.campaigns.planned import (
     Task,
     options_of,
     play,
+    repeated,
     simulated,
     test_of,
     with_revision,
@@ -137,9 +138,9 @@ def plan_of_run(run: RunDir) -> Plan:
     run.verify(run.plan_path.name)
     if run.plan_path.exists():
         return load(run.plan_path)
-    document = run.read_test()
+    document = repeated(run)
     test = compose(options_of(document.get("options") or {}, str(run.path)))
-    return plan_of(from_table(run.history(), str(run.history_path)), test, versions=document["versions"])
+    return plan_of(from_table(run.history(), str(run.history_path)), test, versions=document.get("versions") or {})
 
 
 def for_simulation(plan: Plan, source: str) -> Plan:

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Final, Generic, TypeVar
@@ -140,6 +141,8 @@ class Workers(Generic[Task, Answer]):
             worker.bury()
 
     def _start(self) -> _Worker:
+        # Else the first process starts it, and Python lets SIGINT through again while it does so.
+        resource_tracker.ensure_running()
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=_serve, args=(theirs, *self._in_worker), name="splitbrain-worker", daemon=True

@@ -120,7 +120,7 @@ def command(
     )
     interrupts = Interrupts()
     with interrupts.heard("ending: what runs is ended cleanly; --resume continues the night"), Steps(1) as steps:
-        night, folder = run_night(plan, interrupts, steps.describe)
+        night, folder = run_night(plan, interrupts, steps.describe, _warn)
     if junit is not None:
         output.put(Path(junit), (folder / output.JUNIT).read_bytes())
     if summary is not None:
@@ -130,6 +130,10 @@ def command(
     else:
         show(night, folder)
     ctx.exit(night.exit_code)
+
+
+def _warn(line: str) -> None:
+    click.echo(f"splitbrain: {line}", err=True)
 
 
 def _check_file(option: str, path: Path) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
 STRICT_SERIALIZABLE: Final = "strict-serializable"
 """One order of all transactions, which real time does not contradict."""
 
+START_S: Final = 30.0
+"""How long nodes may take until they are usable when a run starts, unless their system says otherwise."""
+
 TelemetryCheckers: TypeAlias = Callable[[Mapping[str, int], frozenset[FaultKind]], Sequence[str]]
 
 CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
@@ -74,7 +77,8 @@ class Capabilities:
             None if there is none. None if the system has no such setting.
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
-        start_s: how long its nodes may take until they are usable when a run starts, in seconds.
+        start_s: how long its nodes may take until they are usable when a run starts, in seconds. If it is longer than
+            usual, they may take as long when everything is healed, which starts those that are down.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
@@ -110,7 +114,7 @@ class Capabilities:
     release: Callable[[], Release | None] | None = None
     imports: tuple[str, ...] = ()
     one_address: bool = False
-    start_s: float = 30.0
+    start_s: float = START_S
     immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None

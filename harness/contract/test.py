@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
-from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.capabilities import START_S, Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.declarations import check_system, check_workload
 from splitbrain.harness.contract.deployments import Deployment
@@ -155,7 +155,7 @@ class Test:
         op_timeout_s: after that a client's op is recorded as `info`. One of several requests has as many times as long
             (`OpShape.requests`).
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
-            only where a checker says so, else the run is inconclusive.
+            only where a checker says so, else the run is inconclusive. 0 to ask for none; see `recovers_within_s`.
         quiet_s: timeout for the replicas to converge after the last request; None for the system's own bound
             (`splitbrain.harness.contract.elections.Elections.bound_s`). Without effect for a system without elections.
         availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
@@ -237,6 +237,12 @@ class Test:
         """The timeout of those ops that have most time, in seconds."""
         return max((self.timeout_s(f) for f in self.workload.fs), default=self.op_timeout_s)
 
+    @property
+    def recovers_within_s(self) -> float:
+        """`recovery_s`, or the time of a start in a system of slow starters: what is healed may have to start."""
+        start_s = self.system.capabilities.start_s
+        return max(self.recovery_s, start_s) if self.recovery_s and start_s > START_S else self.recovery_s
+
     def _checkers(self) -> tuple[CheckerSpec, ...]:
         """The workload's checkers; coverage is always one of them, and is given what the test asks for.
 
@@ -247,7 +253,7 @@ class Test:
             "time_limit_s": self.time_limit_s,
             "concurrency": self.concurrency,
             "op_timeout_s": self.op_timeout_s,
-            "recovery_s": self.recovery_s,
+            "recovery_s": self.recovers_within_s,
             "nodes": [] if self.system.capabilities.standbys else list(dict.fromkeys(self.placement or self.nodes)),
         }
         asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self._faults()}
@@ -314,7 +320,8 @@ def check_number(name: str, value: float, most: float) -> None:
     if not value > 0:
         raise UsageError(f"{name} must be positive, not {value}.")
     if value > most:
-        raise UsageError(f"{name} must be at most {most:,}, not {value:g}.")
+        is_huge = isinstance(value, int) and value >= 10**300  # which is no float
+        raise UsageError(f"{name} must be at most {most:,}, not {'far more' if is_huge else f'{value:g}'}.")
     if value < LEAST:
         raise UsageError(f"{name} must be at least {LEAST:g}, not {value:g}.")
 

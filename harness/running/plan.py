@@ -44,8 +44,12 @@ from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp, scri
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError, UsageError
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import action_in, fault_in
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 
 FORMAT: Final = 1
+
+_END_NS: Final = 1 << 63
+"""No time of a history is as large."""
 """The version of plan files. A higher one is refused."""
 
 
@@ -145,6 +149,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         self._check_ops()
         if self.end_ns <= 0:
             raise UsageError(f"end_ns must be positive, not {self.end_ns}.")
+        if self.end_ns >= _END_NS:
+            raise UsageError("end_ns is no time of a run: it is more than 292 years.")
         for place, fault in enumerate(self.faults):
             action = action_in(fault.value)
             if action not in (None, "start", "stop"):
@@ -161,6 +167,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 for time_ns in (each.at_ns, getattr(each, "due_ns", None) or 0):
                     if time_ns < 0:
                         raise UsageError(f"{name}[{place}] has a negative time: {time_ns}.")
+                if each.at_ns >= _END_NS:
+                    raise UsageError(f"{name}[{place}] is due after more than 292 years, at no time of a run.")
                 due_ns = getattr(each, "due_ns", None)
                 if due_ns is not None and due_ns > each.at_ns:
                     raise UsageError(
@@ -367,6 +375,7 @@ def load(path: str | os.PathLike[str]) -> Plan:
         HistoryFormatError: it is no plan; the message says where.
         StoreVersionError: a newer splitbrain wrote it.
     """
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         with open(path, "rb") as file:
             text = file.read()

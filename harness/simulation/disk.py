@@ -25,7 +25,8 @@ import msgspec
 
 from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation.inodes import Directory, Inode
+from splitbrain.harness.simulation.ahead import Ahead
+from splitbrain.harness.simulation.inodes import Change, Directory, Inode
 
 Sleep: TypeAlias = Callable[[int], Awaitable[None]]
 Left: TypeAlias = Literal["nothing", "drawn", "all but a gap"]
@@ -88,6 +89,7 @@ class SimDisk:
         self._rotten: list[Inode] = []
         self._before_fault: dict[str, int] = {}
         self._slowed: dict[asyncio.Future[None], None] = {}
+        self._ahead: Ahead | None = None
         self.watch: Callable[[str], None] = _unwatched
         self.counters: dict[str, int] = dict.fromkeys((*_BY_FAULTS, *_BY_POWER_LOSSES), 0)
 
@@ -98,7 +100,17 @@ class SimDisk:
             sleep: suspends a task of the process; in nanoseconds.
             alive: whether the process has not ended; once it has, nothing that it does has any effect.
         """
+        self._ahead = None
         return MountedDisk(self, sleep, alive)
+
+    def follow(self, ahead: Ahead) -> None:
+        """Note here what the process does whose calls block."""
+        self._ahead = ahead
+
+    def take_back(self) -> None:
+        """The process is about to be ended from outside: what it had not come to yet did not happen."""
+        if self._ahead is not None:
+            self._ahead.take_back()
 
     def process_died(self) -> None:
         """Note that the process was killed: the cache stays, syncs in progress are not awaited."""
@@ -164,6 +176,8 @@ class SimDisk:
         self._rotten.clear()
         for over in self._slowed:
             _resolve(over)
+        if self._ahead is not None:
+            self._ahead.settle()  # what a fault does to files is not to be taken back with it
         self._fault = fault
         self._sync_fails = fault is not None and fault.sync_fails
         self._before_fault = dict(self.counters)
@@ -251,25 +265,32 @@ class SimDisk:
         if inode is None:
             self._require_writable(name)
             inode = Inode(self._sector)
-            self._directory.change(((name, inode),))
+            self._change_names(((name, inode),))
             self.watch(_kind("create", name))
         return inode
 
     def rename(self, source: str, target: str) -> None:
         """Name a file otherwise; one that had that name loses it."""
         self._require_writable(source)
-        self._directory.change(((source, None), (target, self._directory.names[source])))
+        self._change_names(((source, None), (target, self._directory.names[source])))
         self.watch(_kind("rename", target))
 
     def remove(self, name: str) -> None:
         """Remove a name; no harm if there is none."""
         if name in self._directory.names:
             self._require_writable(name)
-            self._directory.change(((name, None),))
+            self._change_names(((name, None),))
             self.watch(_kind("remove", name))
+
+    def _change_names(self, change: Change) -> None:
+        if self._ahead is not None:
+            self._ahead.note(self._directory.before_change(change))
+        self._directory.change(change)
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
+        if self._ahead is not None:
+            self._ahead.note(inode.as_it_is(len(inode.data)))
         if self._fault is None:
             inode.append(data)
             self.watch(_kind("append", name))
@@ -287,6 +308,8 @@ class SimDisk:
     def truncate(self, name: str, inode: Inode, size: int) -> None:
         """Cut to `size` bytes."""
         self._require_writable(name)
+        if self._ahead is not None:
+            self._ahead.note(inode.as_it_is(size))
         inode.truncate(size)
         self.watch(_kind("truncate", name))
 
@@ -313,17 +336,26 @@ class SimDisk:
         version = inode.begin_sync()
         if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
             inode.end_sync(version, done=False)
+            if self._ahead is not None:
+                self._ahead.note(inode.as_it_is(inode.durable.shared))
             self._fail_sync(name, inode)
-        inode.end_sync(version, done=True)
-        self.watch(_kind("sync", name))
-        return self._takes_ns()
+        as_it_is = inode.as_it_is(len(inode.data))
+        return self._blocks(as_it_is, lambda: inode.end_sync(version, done=True), _kind("sync", name))
 
     def sync_names_at_once(self) -> int:
         """`sync_names` for a process that is blocked meanwhile: its duration in nanoseconds."""
         self._require_sound()
-        self._directory.sync(self._directory.extent())
-        self.watch("sync of names")
-        return self._takes_ns()
+        directory = self._directory
+        return self._blocks(directory.before_sync(), lambda: directory.sync(directory.extent()), "sync of names")
+
+    def _blocks(self, undo: Callable[[], None], sync: Callable[[], None], kind: str) -> int:
+        """Carry out a sync that takes effect when the process has waited for it; how long that is."""
+        sync()
+        self.watch(kind)
+        takes_ns = self._takes_ns()
+        if self._ahead is not None:
+            self._ahead.note(undo, takes_ns)
+        return takes_ns
 
     def _takes_ns(self) -> int:
         """The time of one sync; what a fault adds is not cut short if it ends meanwhile."""
@@ -474,6 +506,10 @@ class MountedDisk:
         """Make creations, renames and removals durable."""
         self.require_alive(".")
         await self._disk.sync_names(self)
+
+    def follow(self, ahead: Ahead) -> None:
+        """Note here what the process does: its calls block, and return before their time."""
+        self._disk.follow(ahead)
 
     def require_alive(self, name: str) -> None:
         """Let no task that outlived its process believe that something became durable.

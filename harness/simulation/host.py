@@ -174,7 +174,12 @@ class SimHost:
     def kill(self) -> None:
         """End the process; what it wrote stays in the machine's cache."""
         if self.process is not None:
-            self._end(self.process)
+            self._break_off(self.process)
+
+    def _break_off(self, process: SimProcess) -> None:
+        if process.alive():
+            self.disk.take_back()
+            self._end(process)
 
     def _end(self, process: SimProcess, failure: Exception | None = None) -> None:
         if process.alive():  # else a later one may run already
@@ -197,7 +202,7 @@ class SimHost:
 
         def grace_passed() -> None:
             resolve(over, True)
-            self._end(process)
+            self._break_off(process)
 
         timer = self._loop.after(grace_ns, grace_passed)
         self._stops.append(over)
@@ -223,6 +228,7 @@ class SimHost:
         # Before it ends: the network asks then whether peers get notice.
         process.silent = True
         if process.alive():
+            self.disk.take_back()
             process.end()
         else:
             self._network.process_ended(self.node, process)

@@ -6,6 +6,7 @@ was cut off since: a sync costs no more than remembering a length, and a file ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from splitbrain.harness.contract.rng import Rng
@@ -48,6 +49,19 @@ class Inode:
         self.durable = Version(0)
         self.rot: dict[int, tuple[int, int]] = {}
         self._syncing: list[Version] = []
+
+    def as_it_is(self, size: int) -> Callable[[], None]:
+        """What makes the file what it is now, as long as the first `size` bytes stay."""
+        size = min(size, len(self.data))  # of a file that is made longer all stays
+        end, shared, tail, rot = bytes(self.data[size:]), self.durable.shared, self.durable.tail, dict(self.rot)
+
+        def restore() -> None:
+            self.data[size:] = end
+            self.durable = Version(shared)
+            self.durable.tail = tail
+            self.rot = rot
+
+        return restore
 
     def append(self, data: bytes) -> None:
         """Write at the end; a rotten sector that is written to is sound again."""
@@ -218,6 +232,28 @@ class Directory:
         self.durable: dict[str, Inode] = {}
         self._pending: list[Change] = []
         self._synced = 0
+
+    def before_change(self, change: Change) -> Callable[[], None]:
+        """What takes back this change, which comes next."""
+        before = tuple((name, self.names.get(name)) for name, _ in change)
+
+        def restore() -> None:
+            _apply(self.names, before)
+            self._pending.pop()
+
+        return restore
+
+    def before_sync(self) -> Callable[[], None]:
+        """What takes back a sync of everything, which comes next."""
+        changes = list(self._pending)
+        before = tuple((name, self.durable.get(name)) for change in changes for name, _ in change)
+
+        def restore() -> None:
+            _apply(self.durable, before)
+            self._pending[:0] = changes
+            self._synced -= len(changes)
+
+        return restore
 
     def change(self, change: Change) -> None:
         """Change what the node sees."""

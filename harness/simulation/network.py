@@ -219,11 +219,11 @@ class SimNetwork:
             post(lambda: resolve(outcome, found))
 
         def asked(_: Address) -> None:
-            if out.passes() and not self._off.get(address[0], False):
+            if crossed(out) and not self._off.get(address[0], False):
                 send(back, answered)
 
         def answered(_: Address) -> None:
-            if not back.passes() or timer_ran_out():
+            if not crossed(back) or timer_ran_out():
                 return
             listener = self._listeners.get(address)
             if listener is None or (caller is not None and not caller.alive()):
@@ -233,6 +233,10 @@ class SimNetwork:
             process = listener.process
             process.post(lambda: process.spawn(listener.accept(there), "accept"))
             settle(here)
+
+        def crossed(link: SimLink) -> bool:
+            link.swallowed += link.cut  # who dials for each request sends nothing else over a cut link
+            return link.passes()
 
         def send(link: SimLink, arrive: Callable[[Address], None]) -> None:
             Lane(loop, link).launch(0, arrive, address)

@@ -19,7 +19,7 @@ import msgspec
 from splitbrain.results import nights, runfigures
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.errors import HarnessError, HistoryFormatError, RunNotFoundError, UsageError
-from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 from splitbrain.results.remote.runs import RemoteStore
 
 Became: TypeAlias = Literal["new", "longer", "there"]
@@ -66,7 +66,7 @@ def push(folder: Path, store: RemoteStore) -> Pushed:
         store: where to.
 
     Raises:
-        UsageError: the night has not come to its end.
+        UsageError: the night has not come to its end, or a newer splitbrain wrote it.
         HistoryFormatError: a file of it cannot be read.
         HarnessError: another night of this name is there.
         RemoteStoreError: the store cannot be read or written.
@@ -102,7 +102,7 @@ def _read(store: RemoteStore, path: str) -> bytes | None:
 
 
 def _content(path: Path) -> bytes:
-    refuse_others(path)
+    refuse_others(path, DOCUMENT_BYTES)
     try:
         return path.read_bytes()
     except OSError as error:

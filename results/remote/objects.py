@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from splitbrain.results.errors import RemoteConnectionError, RemoteStoreError
 from splitbrain.results.places import Place
+from splitbrain.results.plainfile import refuse_others
 
 _CONNECT_S: Final = 5.0
 _REQUEST_S: Final = 60.0
@@ -61,8 +62,10 @@ class Objects:
 
         Raises:
             FileNotFoundError: there is no such file.
+            HistoryFormatError: in a folder: it is no plain file.
             RemoteStoreError: it cannot be read.
         """
+        self._refuse_others(path)
         with (
             self._errors_in_words(f"reading {path}"),
             self._files.open_input_stream(self._at(path), compression=None) as file,
@@ -74,9 +77,11 @@ class Objects:
 
         Raises:
             FileNotFoundError: there is no such file.
+            HistoryFormatError: in a folder: it is no plain file.
             RemoteStoreError: it cannot be read.
             OSError: the local file cannot be written.
         """
+        self._refuse_others(path)
         with self._errors_in_words(f"reading {path}"):
             source = self._files.open_input_stream(self._at(path), compression=None)
         with source, to.open("wb") as target:
@@ -187,6 +192,11 @@ class Objects:
     def _as_found(self, entry: fs.FileInfo) -> Found:
         path = entry.path.removeprefix(self._root).lstrip("/")
         return Found(path, int(entry.size or 0), None if entry.mtime is None else entry.mtime.astimezone(UTC))
+
+    def _refuse_others(self, path: str) -> None:
+        """To read a pipe would wait for ever."""
+        if self.place.kind == "file":
+            refuse_others(Path(self._at(path)))
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}".rstrip("/") if path else self._root

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.results.damage import DAMAGE
+from splitbrain.results.damage import DAMAGE, is_made_from_another
 from splitbrain.results.errors import RemoteConnectionError, SplitbrainError
 from splitbrain.results.judgement import Judgement
 from splitbrain.results.madefrom import is_other
@@ -47,7 +47,7 @@ def candidate(store: RemoteStore, run: RemoteRun) -> Candidate:
     where, began = store.place.below(run.folder), began_s(run.name)
     try:
         manifest = store.manifest(run)
-        outcome = None if began is None else _outcome(store, run)
+        outcome = None if began is None else _outcome(store, run, manifest)
     except RemoteConnectionError:
         raise
     except SplitbrainError:
@@ -56,7 +56,7 @@ def candidate(store: RemoteStore, run: RemoteRun) -> Candidate:
     return Candidate(where, run.test_name, outcome, began or 0.0, size)
 
 
-def _outcome(store: RemoteStore, run: RemoteRun) -> str | None:
+def _outcome(store: RemoteStore, run: RemoteRun, manifest: Manifest) -> str | None:
     try:
         document = msgspec.json.decode(store.objects.read(f"{run.folder}/{VERDICT}"), type=dict[str, Any])
         found = msgspec.convert(document, Judgement)
@@ -66,7 +66,11 @@ def _outcome(store: RemoteStore, run: RemoteRun) -> str | None:
         return None
     if found.format > FORMAT or is_other(document):
         return None
-    damaged = store.objects.found(f"{run.folder}/{DAMAGE}") is not None
+    digests = {name: kept.digest for name, kept in manifest.files.items()}
+    damaged = (
+        is_made_from_another(document.get("made_from"), digests)
+        or store.objects.found(f"{run.folder}/{DAMAGE}") is not None
+    )
     return standing(found.outcome.replace(" ", "-"), damaged=damaged)
 
 

@@ -252,6 +252,10 @@ def _moved(copy: Path, target: Path) -> None:
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
+    except shutil.Error as error:  # it has the errors of all files
+        raise UsageError(
+            f"{target} cannot be written: {error.args[0][0][2]}. Choose another folder with --store."
+        ) from error
     except OSError as error:
         raise UsageError(
             f"{target} cannot be written: {error.strerror}. Choose another folder with --store."

@@ -173,6 +173,8 @@ class RemoteStore:
             raise StoreVersionError(f"{where} is in format {found.format}: upgrade splitbrain; nothing was changed.")
         if (found.test, found.run) != (run.test_name, run.name) or not madefrom.are_within(found.files):
             raise HistoryFormatError(where, "damaged: it is the manifest of something else")
+        if remote_name(found.recorded_as, found.identity) != run.name:  # which leads nowhere else, as a path
+            raise HistoryFormatError(where, f"damaged: no run that was recorded as {found.recorded_as!r} has its name")
         return found
 
     def digests(self, run: RemoteRun, names: Iterable[str]) -> dict[str, str | None] | None:

@@ -90,8 +90,8 @@ class Nights:
         if _too_large(self.root.joinpath(*path)):
             return None
         try:
-            return msgspec.json.decode(read(self.root, path), type=Night)
-        except (OSError, SplitbrainError, *NOT_JSON):
+            return nights.decode(read(self.root, path), "/".join(path))
+        except (OSError, SplitbrainError):
             return None
 
     def _table(self, name: str, path: Sequence[str]) -> NightTable | None:

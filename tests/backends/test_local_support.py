@@ -50,6 +50,17 @@ def test_namespaces_that_were_asked_for_and_do_not_work_are_an_error_before_anyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_nodes_would_not_see_is_refused(tmp_path: Path) -> None:
+    """They have a /dev/shm of their own: they ended with "No such file or directory"."""
+    with pytest.raises(UsageError, match=r"the store is in /dev/shm.*Choose another"):
+        support.require_shared_folder(Path("/dev/shm/store/test=t/run=r"), "namespaces")
+    (tmp_path / "linked").symlink_to("/dev/shm")
+    with pytest.raises(UsageError, match="the store is in /dev/shm"):
+        support.require_shared_folder(tmp_path / "linked" / "run", "namespaces")
+    support.require_shared_folder(Path("/dev/shm/store/test=t/run=r"), "proxy")
+    support.require_shared_folder(tmp_path, "namespaces")
+
+
 def test_the_environment_chooses_and_an_argument_overrules_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LINKS_VARIABLE, "proxy")
     assert LocalBackend().links == "proxy"

@@ -415,3 +415,30 @@ def test_clients_that_ask_no_node_for_a_while_meet_no_silence() -> None:
     run = Run().load(every(lambda n, at, p: 9 < at < 21, f="read", value=None, answer=6), final=0)
     run.op(32.1, 0, "write", "ok", 1, 1)
     assert codes(run.judge(reads=[], local=["read"])) == []
+
+
+def _led_by_one(share: float) -> Change:
+    """One node leads and answers this share of its ops; seven times out of eight another node is asked."""
+
+    def change(number: int, _at_s: float, _process: int) -> dict[str, Any]:
+        if number % 9 // 2:
+            return {"how": "fail", "error": "standby: n1 leads"}
+        return {} if number % 100 < 100 * share else {"how": "info", "error": "timeout"}
+
+    return change
+
+
+def test_what_standbys_refuse_is_no_op_that_could_have_been_answered() -> None:
+    """Clients are spread over the nodes: the one that leads gets a share of the ops, and answers no more than these."""
+    led: dict[str, Any] = {"load": {**LOAD, "rate": 30.0, "concurrency": 9, "nodes": []}}
+    assert not Run(rate=30.0).load(_led_by_one(0.6)).judge(**led).inconclusive
+
+
+def test_nodes_that_all_refuse_as_standbys_are_no_excuse_for_silence() -> None:
+    led: dict[str, Any] = {"load": {**LOAD, "rate": 30.0, "concurrency": 9, "nodes": []}}
+
+    def change(number: int, at_s: float, _process: int) -> dict[str, Any]:
+        return {} if number % 50 < 2 else {"how": "fail", "error": "standby: who leads?"}
+
+    found = Run(rate=30.0).load(change).judge(**led).inconclusive
+    assert [reason for reason in found if "of which standbys refuse 67%" in reason.sentence]

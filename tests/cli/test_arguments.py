@@ -53,6 +53,7 @@ OPTIONS = {
         (["run", "--nodes", ""], "a test needs at least one node"),
         (["run", "--rate", "nan"], "rate must be positive, not nan"),
         (["run", "--rate", "inf"], "rate must be at most 1,000,000, not inf"),
+        (["run", "--burst", "9" * 400], "burst must be at most 10,000, not far more"),
         (["run", "--time-limit", "nan"], "time limit must be positive, not nan"),
         (["run", "--time-limit", "1e12"], "time limit must be at most 1,000,000"),
         (["run", "--op-timeout", "inf"], "op timeout must be at most"),

@@ -40,6 +40,17 @@ def test_a_store_is_judged_and_pushed_but_for_the_runs_of_such_a_folder(store: P
     assert done.stderr.count("is not UTF-8. Rename that") == len(broken)
 
 
+@pytest.mark.parametrize("arguments", [["run", "--backend", "sim", "--nodes", "1"], ["manifest"], ["analyze"]])
+def test_a_store_with_such_a_name_is_refused(tmp_path: Path, arguments: list[str]) -> None:
+    """Its path would stand in the files that are written."""
+    store = tmp_path / NO_TEXT / "store"
+    store.mkdir(parents=True)
+    done = splitbrain(*arguments, "--store", str(store))
+    assert (done.returncode, done.stderr.count("\n")) == (254, 1)
+    assert "is not UTF-8. Rename that, or choose another." in done.stderr
+    assert not list(store.iterdir())
+
+
 @pytest.mark.slow
 def test_a_node_may_leave_a_file_with_such_a_name_but_it_is_not_pushed(tmp_path: Path) -> None:
     run = lay(tmp_path / "store")[0]

@@ -118,3 +118,19 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path, arguments: tuple[str,
     assert done.returncode == 254
     assert says in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "test",
+    [
+        "--workload records --nemesis none --world slow-disks --rate 20 --concurrency 30n --op-timeout 5",
+        "--workload register --nemesis disk --rate 50",
+    ],
+    ids=["slow-disks", "disk"],
+)
+def test_the_system_of_a_package_is_right_where_hunts_look(tmp_path: Path, test: str) -> None:
+    """A hunt is what `new` suggests: what it draws must not convict a server that has only been copied."""
+    command = "run --system splitbrain.harness.campaigns.starters.system:Starter --backend sim --nodes 3 --seed 1"
+    done = splitbrain(*command.split(), "--time-limit", "60", *test.split(), "--json", cwd=tmp_path)
+    assert answer(done)["outcome"] in ("pass", "inconclusive"), done.stdout

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import replaying
 from splitbrain.harness.campaigns.planned import Guilt, Played, Task, options_of, play_plan, with_revision
 from splitbrain.harness.campaigns.replaying import Original, compare, original_of, replay
-from splitbrain.harness.campaigns.shrinking import Pool
+from splitbrain.harness.campaigns.shrinking import Pool, failure_of
 from splitbrain.harness.campaigns.workers import Report, Workers
 from splitbrain.harness.cli.main import main
 from splitbrain.harness.cli.progress import Progress
@@ -25,11 +26,14 @@ from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
 from splitbrain.harness.running.plan import Expectation, Plan, encode, figures, load
 from splitbrain.results.arrow import from_table, history_hash
 from splitbrain.results.checksums import CHECKSUMS
+from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.origin import versions
+from splitbrain.results.plainfile import DOCUMENT_BYTES
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
 from tests.cli.support import SPLITBRAIN, answer, environment, kill, only_run, splitbrain, start, wait_for_ops
+from tests.spark.support import SET, set_history, stored
 
 OPTIONS: dict[str, Any] = {
     "workload": "register",
@@ -432,6 +436,37 @@ def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, arguments: list[s
     assert done.returncode == 254
     assert problem in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ({"options": True}, "Expected `object | null`, got `bool` - at `$.options`"),
+        ({"versions": [1]}, "got `array` - at `$.versions`"),
+        ({"git": {"revision": "r"}}, "missing required field `dirty` - at `$.git`"),
+        ({"simulation": "x"}, "got `str` - at `$.simulation`"),
+    ],
+)
+@pytest.mark.parametrize("plan_of", [original_of, failure_of])
+def test_a_test_that_says_what_no_run_writes_is_named(
+    tmp_path: Path, plan_of: Callable[[str, Path], object], damage: dict[str, Any], why: str
+) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    run.amend_test(**damage)
+    with pytest.raises(HistoryFormatError) as found:
+        plan_of(run.name, tmp_path)
+    assert str(run.path / "test.json") in str(found.value)
+    assert why in str(found.value)
+
+
+def test_a_plan_that_is_no_plain_file_or_too_large_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(HistoryFormatError, match="not a plain file"):
+        load(tmp_path / "pipe")
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(DOCUMENT_BYTES + 1)
+    with pytest.raises(HistoryFormatError, match="such a file has at most"):
+        load(tmp_path / "hole")
 
 
 @pytest.mark.slow

@@ -116,6 +116,23 @@ def test_a_task_costs_what_its_clock_says_and_what_came_before_it_costs_nothing(
         assert workers.cpu_s == 5.0
 
 
+def test_the_first_worker_of_a_process_is_born_without_ears_for_a_terminal() -> None:
+    """It imports for seconds before it can say that it ignores SIGINT: a traceback would be printed until then."""
+    program = (
+        "import multiprocessing, pathlib, re\n"
+        "from splitbrain.harness.campaigns.workers import Workers\n"
+        "from tests.cli import tasks\n"
+        "with Workers(tasks.who, 1, limit_s=60):\n"
+        "    [first] = multiprocessing.active_children()\n"
+        "    print(re.search(r'SigBlk:\\s*(\\w+)', pathlib.Path(f'/proc/{first.pid}/status').read_text())[1])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(), check=True
+    )
+    blocked = int(done.stdout, 16)
+    assert [number.name for number in (signal.SIGINT, signal.SIGHUP) if not blocked >> number - 1 & 1] == []
+
+
 def test_workers_take_no_notice_of_what_a_terminal_sends_to_all() -> None:
     with Workers(tasks.interrupts, 1, limit_s=60) as workers:
         [report] = _all(workers, [1])

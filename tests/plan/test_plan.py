@@ -277,6 +277,11 @@ def test_figures_count_what_strikes_and_not_what_heals() -> None:
         (encode(small_plan()).replace(b'"at_ns":7', b'"at_ns":-7'), r"ops\[1\] has a negative time"),
         (encode(small_plan()).replace(b'"ops"', b'"opps"'), "opps"),
         (encode(small_plan(end_ns=0)), "end_ns must be positive"),
+        (
+            encode(small_plan()).replace(b'"end_ns": 2000000000', b'"end_ns": ' + b"9" * 400),
+            "end_ns is no time of a run",
+        ),
+        (encode(small_plan()).replace(b'"at_ns":7', b'"at_ns":' + b"9" * 400), r"ops\[1\] is due after more than 292"),
         (encode(small_plan(placement=("n9",))), "n9"),
         (encode(small_plan(nodes=())), "at least one node"),
         (b"[]", "not a plan"),

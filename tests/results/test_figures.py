@@ -17,6 +17,7 @@ from splitbrain.results.figures import FIGURES, figures, figures_of, stored_figu
 from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
 from splitbrain.results.judgement import plain_verdict
 from splitbrain.results.loaded import load
+from splitbrain.results.manifest import write_manifest
 from splitbrain.results.report.quorum import quorum_of
 from tests.report.sample import NODES, sample_run
 
@@ -115,6 +116,22 @@ def test_a_file_that_cannot_be_used_is_computed_again(tmp_path: Path, text: str)
     expected = write_figures(load(run), run.read_verdicts())
     (run.path / FIGURES).write_text(text)
     assert figures_of(run) == expected
+
+
+@pytest.mark.parametrize("count", [1 << 63, -1, 10**400])
+@pytest.mark.parametrize("name", ["ops", "leader_changes", "marks"])
+def test_counts_that_no_run_has_cost_neither_the_run_nor_the_table_of_its_store(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    """`manifest` ended with an OverflowError for all runs."""
+    run = sample_run(tmp_path, rate=50.0)
+    expected = write_figures(load(run), run.read_verdicts())
+    document = json.loads((run.path / FIGURES).read_bytes())
+    document[name] = {"a mark": count} if name == "marks" else count
+    (run.path / FIGURES).write_text(json.dumps(document))
+    assert stored_figures(run.path) is None
+    assert figures_of(run) == expected
+    assert write_manifest(tmp_path) == 1
 
 
 def test_what_an_older_version_counted_as_availability_is_counted_again(tmp_path: Path) -> None:

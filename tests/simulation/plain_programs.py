@@ -115,6 +115,21 @@ async def store(do: str) -> None:
     print(f"{os.path.getsize(path)} bytes")
 
 
+async def store_twice() -> None:
+    """Keep one file and, a second later and in the same step, another; print what is there first."""
+    print(sorted(os.listdir("data")))
+    for name in ("first", "second"):
+        with open(os.path.join("data", name), "w", encoding="utf-8") as file:
+            file.write(name)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open("data", os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        time.sleep(1)
+    await asyncio.sleep(10)
+
+
 async def edit() -> None:
     with open("data/log", "w+b") as file:
         file.write(b"0123456789")

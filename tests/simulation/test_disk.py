@@ -18,6 +18,7 @@ from splitbrain.cluster.runtime import Disk
 from splitbrain.cluster.storage import Storage, open_storage
 from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.ahead import Ahead
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
 from splitbrain.harness.simulation.inodes import Inode, Version
@@ -1182,3 +1183,45 @@ def test_a_disk_that_is_wiped_has_nothing_left_that_a_loss_of_power_could_bring_
         assert again.read("durable") == b"z"
 
     run(check())
+
+
+def _contents(disk: SimDisk) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What the node sees, and what the harshest loss of power would leave."""
+    seen = {name: disk.read(name) or b"" for name in disk.every_name()}
+    return seen, {name: bytes(data) for name, data in disk.image(Rng(0), "nothing").items()}
+
+
+def _change(disk: MountedDisk, rng: Rng) -> int:
+    """Do something to the disk; how long it blocks."""
+    there = disk.every_name()
+    name = rng.choice(["a", "b", "c"])
+    match rng.below(6):
+        case 0:
+            return disk.sync_names_at_once()
+        case 1 if name in there:
+            disk.rename(name, rng.choice(["a", "b", "c"]))
+        case 2 if name in there:
+            disk.remove(name)
+        case 3 if name in there:
+            return disk.open(name).sync_at_once()
+        case 4:
+            disk.open(name).truncate(rng.below(40))
+        case _:
+            disk.open(name).append(bytes(rng.below(250) + 1 for _ in range(rng.below(20))))
+    return 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_a_blocked_process_had_not_come_to_is_taken_back(seed: int) -> None:
+    rng, now = Rng(seed), 0
+    disk, held = new_disk(seed), 0
+    mounted = disk.mount(at_once, lambda: True)
+    mounted.follow(Ahead(lambda: now, lambda: max(0, held - now)))
+    were = [(0, _contents(disk))]
+    for _ in range(40):
+        began = max(now, held)
+        held = began + _change(mounted, rng)
+        were.append((held, _contents(disk)))
+    now = rng.between(0, held)
+    disk.take_back()
+    assert _contents(disk) == [state for at, state in were if at <= now][-1]

@@ -139,6 +139,24 @@ def test_a_short_cut_delays_and_a_long_one_breaks_the_connection_for_the_sender(
     play(script)
 
 
+@pytest.mark.parametrize("cut", [("n1", "n2"), ("n2", "n1")])
+def test_an_attempt_to_connect_that_a_cut_swallows_is_counted(cut: Link) -> None:
+    """A program that dials for each request sends nothing else over a cut link: the fault had an effect."""
+
+    async def main(town: Town) -> None:
+        await town.serve()
+        town.network.cut(frozenset({cut}))
+        with pytest.raises(ConnectionError, match="no answer within 1 s"):
+            await town.connect()
+        assert town.network.swallowed() == {cut: 1}
+        town.network.cut(frozenset())
+        await town.connect()
+        town.network.cut(frozenset({cut}))
+        assert town.network.swallowed() == {cut: 0}
+
+    play(main)
+
+
 def test_a_cut_of_one_direction_leaves_the_other_alone() -> None:
     heard: list[bytes] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -42,3 +43,16 @@ def judged(bug: str, seed: int) -> tuple[Outcome, dict[str, tuple[str, ...]]]:
 def test_m05_two_nodes_that_refuse_each_others_pre_votes_for_ever_are_a_violation(seed: int) -> None:
     assert judged("M05", seed) == (Outcome.VIOLATION, {"recovery": ("no-start",)})
     assert judged("", seed)[0] is not Outcome.VIOLATION
+
+
+def test_who_says_that_a_start_takes_long_has_as_long_once_everything_is_healed(tmp_path: Path) -> None:
+    """A node that is started then needs what it needs at first."""
+    schedule = tmp_path / "kill.schedule"
+    schedule.write_text('[5.0, "kill", {"spec": "one"}]\n')
+    system = "tests.simulation.slow_starter:SlowStarter"
+    wanted = {**OPTIONS, "bug": "", "seed": 1, "system": system, "nemesis": "", "schedule": str(schedule)}
+    test = compose(RunOptions.of(**wanted))
+    left = simulate(test)
+    assert left.failure is None
+    found = [v for v in engine.judge(left.history, test.workload.checkers, left.telemetry) if v.checker == "recovery"]
+    assert [(v.valid, v.figures["bound_s"]) for v in found] == [("true", 40.0)]

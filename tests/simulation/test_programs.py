@@ -327,6 +327,42 @@ def test_a_kill_leaves_what_was_written() -> None:
     assert "found 'written' among ['file']" in simulated(scenario).printed["n1"]
 
 
+def _found_after(seconds: float, end: Callable[[SimHost], object], fault: DiskFault | None = None) -> str:
+    """What `store_twice` finds that ended after this time."""
+
+    async def scenario(hosts: Hosts) -> None:
+        hosts.hosts["n1"].spoil(fault)
+        await hosts.start("n1", "store_twice")
+        await hosts.sleep(seconds)
+        end(hosts.hosts["n1"])
+        await hosts.start("n1", "store_twice")
+        await hosts.sleep(10)
+
+    return simulated(scenario).printed["n1"][-1]
+
+
+@pytest.mark.parametrize("end", [SimHost.kill, SimHost.power_off], ids=["kill", "power"])
+@pytest.mark.parametrize(("seconds", "found"), [(0.5, "['first']"), (1.5, "['first', 'second']")])
+def test_who_is_blocked_has_not_done_what_comes_after(
+    seconds: float, found: str, end: Callable[[SimHost], object]
+) -> None:
+    """All of it is one step of the program, so that a crash could only come before it or behind it."""
+    assert _found_after(seconds, end) == found
+
+
+def test_a_sync_that_is_under_way_has_made_nothing_durable() -> None:
+    """A program that waits for each sync had nothing that a loss of power could take."""
+    slow = DiskFault(slow_ms=1000)
+    lost: list[int] = []
+
+    def cut_the_power(host: SimHost) -> None:
+        lost.append(sum(host.power_off().values()))
+
+    assert _found_after(0.5, SimHost.kill, slow) == "['first']"
+    _found_after(0.5, cut_the_power, slow)
+    assert lost[0] > 0
+
+
 def test_a_disk_that_fails_fails_the_programs_calls() -> None:
     async def scenario(hosts: Hosts) -> None:
         hosts.hosts["n1"].spoil(DiskFault(full=True))

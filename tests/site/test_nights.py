@@ -110,6 +110,19 @@ def test_a_store_without_nights_and_damaged_ones_have_pages(tmp_path: Path) -> N
     assert get(tmp_path, "/nights", a=names[1], b=names[2]).status == 400
 
 
+def test_a_violation_without_a_signature_costs_its_own_night_only(tmp_path: Path) -> None:
+    names = night_store(tmp_path)
+    file = tmp_path / "nights" / names[1] / "night.json"
+    lost = nights.Violation(
+        cell=CELL, seed=1, classification="new", signatures=(), sentence="", command="splitbrain run", replay=""
+    )
+    made = msgspec.json.decode(file.read_bytes(), type=nights.Night)
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, violations=(lost,))))
+    page = get(tmp_path, "/trends")
+    assert (page.status, text(page).count("damaged</span>")) == (200, 1)
+    assert get(tmp_path, f"/night/{names[1]}").status == 200
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     [name] = night_store(tmp_path / "elsewhere", 1)
     store = tmp_path / "store"

@@ -89,6 +89,7 @@ class LocalBackend:
         support.require_linux()
         links = self.links
         support.require_links(links)
+        support.require_shared_folder(run_dir, links)
         deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
         async with closed_on_failure(deployment):
             await deployment.lay_out()

@@ -9,11 +9,13 @@ import functools
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from splitbrain.harness.backends.agent import cgroups, volumes
 from splitbrain.harness.backends.shared import disks, faketime
 from splitbrain.harness.backends.shared.channel import probe_namespaces, probe_packets
+from splitbrain.harness.backends.shared.leftovers import SHARED_MEMORY
 from splitbrain.harness.backends.shared.marks import MOMENT_HOW
 from splitbrain.harness.backends.shared.nodefaults import CLIENT_LINKS, MEMBERSHIP_HOW
 from splitbrain.harness.contract import faultkinds
@@ -119,6 +121,19 @@ def require_release(test: Test) -> None:
         f"the test is about {chosen}, but {found.name} is installed on this machine. Give {instead}--backend docker, "
         "whose image brings its own."
     )
+
+
+def require_shared_folder(run_dir: Path, links: str) -> None:
+    """Refuse a folder that nodes would not see.
+
+    Raises:
+        UsageError: it is in /dev/shm, of which nodes in namespaces have their own.
+    """
+    if links != "proxy" and SHARED_MEMORY in run_dir.resolve().parents:
+        raise UsageError(
+            f"the store is in {SHARED_MEMORY}, of which nodes have one of their own: they would not see its folders. "
+            "Choose another with --store."
+        )
 
 
 @functools.cache

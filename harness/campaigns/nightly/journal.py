@@ -9,16 +9,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import msgspec
 
+from splitbrain.checkers.verdict import Outcome
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.nights import Began, Entry, Kept, Ran, Replayed, Shrunk
+from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
+from splitbrain.results.signatures import Signature
 
 FILE: Final = "journal.jsonl"
+
+_COUNT_END: Final = 1 << 63
+"""What a column of whole numbers cannot hold."""
 
 _decoder = msgspec.json.Decoder(Began | Ran | Kept | Replayed | Shrunk)
 
@@ -27,8 +34,9 @@ def read(path: Path) -> list[Entry]:
     """What a journal holds, without a last line that was cut off.
 
     Raises:
-        HistoryFormatError: a line is damaged.
+        HistoryFormatError: a line is damaged, or it is no plain file.
     """
+    refuse_others(path, DOCUMENT_BYTES)
     return _parsed(path, path.read_bytes())
 
 
@@ -37,10 +45,33 @@ def _parsed(path: Path, content: bytes) -> list[Entry]:
     found: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(_decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            entry = _decoder.decode(line)
+            if isinstance(entry, Began):
+                datetime.fromisoformat(entry.began)
+            elif isinstance(entry, Ran):
+                _check(entry)
+            found.append(entry)
+        except (msgspec.DecodeError, ValueError, UsageError) as error:
             raise HistoryFormatError(str(path), f"line {number} is damaged: {error}") from error
     return found
+
+
+def _check(run: Ran) -> None:
+    """A violation that is no longer known as one would let the night pass; the rest the night could not write down.
+
+    Raises:
+        ValueError, UsageError: what the line says of the run cannot be.
+    """
+    counts = (run.seed, *(() if run.figures is None else msgspec.structs.astuple(run.figures)))
+    if any(isinstance(each, int) and abs(each) >= _COUNT_END for each in counts):
+        raise ValueError("a number of more than 64 bits")
+    if run.run == "":
+        raise ValueError("a run without a folder")
+    is_violation = Outcome(run.outcome) is Outcome.VIOLATION
+    if is_violation and not run.signatures:
+        raise ValueError("a violation without a signature")
+    for each in run.signatures:
+        Signature.parse(each)
 
 
 class Journal:

@@ -37,7 +37,7 @@ from splitbrain.nemesis.catalogue import weighted
 from splitbrain.results import nights, runfigures
 from splitbrain.results.baseline import Baseline
 from splitbrain.results.changes import Trends
-from splitbrain.results.errors import SplitbrainError, UsageError
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError, StoreVersionError, UsageError
 from splitbrain.results.nights import Began, CellOfNight, EndedBy, Impossible, Night, NotReached, Ran, Why
 from splitbrain.results.origin import git_revision, versions
 from splitbrain.results.quantities import counted
@@ -87,20 +87,25 @@ class NightPlan(msgspec.Struct, frozen=True, kw_only=True):
     today: date | None = None
 
 
-def run_night(plan: NightPlan, interrupts: Interrupts | None = None, show: Show = lambda _: None) -> tuple[Night, Path]:
+def run_night(
+    plan: NightPlan,
+    interrupts: Interrupts | None = None,
+    show: Show = lambda _: None,
+    warn: Show = lambda _: None,
+) -> tuple[Night, Path]:
     """Run a night; its document, and the folder with its files.
 
     Args:
         plan: what is asked for.
         interrupts: looked at all the time; the night can be resumed after one.
         show: called a few times a second with how it goes, in a line.
+        warn: called with a sentence on a night that cannot be continued, since it is damaged.
 
     Raises:
         UsageError: the night is under way in another process, or the store cannot be written.
-        SplitbrainError: what an earlier process left of the night is damaged.
     """
     before = _before(plan.store)
-    folder = _folder(plan, before)
+    folder = _folder(plan, before, warn)
     try:
         opened = Journal(folder / JOURNAL)
     except OSError as error:
@@ -125,24 +130,51 @@ def _before(store: Path) -> list[Night]:
     return found
 
 
-def _folder(plan: NightPlan, before: Sequence[Night]) -> Path:
+def _folder(plan: NightPlan, before: Sequence[Night], warn: Show) -> Path:
     """The folder of the night that is resumed, or of a new one."""
     ended = {night.name for night in before if night.ended_by != "interrupt"}
     if plan.resume:
         for folder in reversed(_latest(plan.store)):
-            if folder.name not in ended and _is_of(folder, plan.matrix):
+            if folder.name not in ended and not _is_newer(folder) and _is_of(folder, plan.matrix, warn):
                 return folder
     now = datetime.now(UTC)
     return plan.store / nights.FOLDER / f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z"
 
 
-def _is_of(folder: Path, matrix: Matrix) -> bool:
-    """Whether a night was begun with this matrix."""
+def _is_newer(folder: Path) -> bool:
+    """Whether a newer splitbrain wrote the document of a night: it is not written again in an older format."""
+    try:
+        nights.read(folder)
+    except StoreVersionError:
+        return True
+    except SplitbrainError:
+        return False  # it is damaged: the journal has all that it said
+    return False
+
+
+def _is_of(folder: Path, matrix: Matrix, warn: Show) -> bool:
+    """Whether a night was begun with this matrix, and can go on."""
     try:
         entries = read_journal(folder / JOURNAL)
-    except (OSError, SplitbrainError):
+        if not entries or not isinstance(entries[0], Began) or entries[0].matrix != matrix.digest:
+            return False
+        _check_cells(folder / JOURNAL, entries, matrix)
+    except OSError:
         return False
-    return bool(entries) and isinstance(entries[0], Began) and entries[0].matrix == matrix.digest
+    except SplitbrainError as error:
+        warn(
+            f"the night {folder.name} cannot be continued, and what it found is in no answer: {error}. Mend that file, "
+            "or remove its folder."
+        )
+        return False
+    return True
+
+
+def _check_cells(path: Path, entries: Sequence[nights.Entry], matrix: Matrix) -> None:
+    known = {cell.name for cell in matrix.cells}
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, Began) and entry.cell not in known:
+            raise HistoryFormatError(str(path), f"line {number} is damaged: the matrix has no cell {entry.cell!r}")
 
 
 class _Night:
@@ -250,7 +282,9 @@ class _Night:
 
     def fits(self, run: Ran, doing: closer.Doing = "replaying") -> bool:
         """Whether replaying a run, or storing it, comes to its end in time."""
-        cell = self.cells[run.cell]
+        cell = self.cells.get(run.cell)
+        if cell is None:  # the night is continued by a version, or on a machine, for which that cell is none any more
+            return False
         usual_s = max(self.spending.usual_s(cell), 0.0 if cell.simulated else run.seconds)
         return not self.interrupts.seen and self.spending.fits(
             usual_s if doing == "replaying" else self.spending.keeping_s(cell)
@@ -485,7 +519,8 @@ class _Night:
             UsageError: the table cannot be written.
         """
         fixed = frozenset(self.plan.matrix.file.seeds.fixed)
-        rows = (trends.row_of(night, run, self.cells[run.cell], self.plan.store, fixed) for run in self.runs)
+        cells = {cell.name: cell for cell in self.plan.matrix.cells}  # some may have become impossible since they ran
+        rows = (trends.row_of(night, run, cells[run.cell], self.plan.store, fixed) for run in self.runs)
         try:
             written = runfigures.write(self.plan.store, night.name, rows)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A server in plain asyncio: the first node keeps the values in a log, the others ask it.
+"""A server in plain asyncio: the first node keeps the values in a file, the others ask it.
 
 python -m splitbrain.harness.campaigns.starters.server --node n1 --listen 127.0.0.1:7001 --data FOLDER --peer n2=...
 """
@@ -10,45 +10,77 @@ import asyncio
 import json
 import os
 import sys
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
-PEER_TIMEOUT_S = 1.0
+PEER_TIMEOUT_S = 3.0
 
 
-class Log:
-    """All writes in a file, in order; a write is durable when `append` returns."""
+class Values:
+    """All values, in memory and in a file that is replaced as a whole: after a crash it is the former or the new one.
 
-    def __init__(self, path: str) -> None:
-        self.values: dict[str, Any] = {}
-        whole = 0
-        if os.path.exists(path):
-            with open(path, "rb") as file:
-                lines = file.read().split(b"\n")
-            for line in lines[:-1]:  # what stands behind the last line break was never acknowledged
-                key, value = json.loads(line)
-                self.values[key] = value
-                whole += len(line) + 1
-        self._file = open(path, "ab")  # noqa: SIM115 - open until the process ends
-        self._file.truncate(whole)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    Attributes:
+        held: the values by key; those that were set last may not be durable yet.
+    """
 
-    def append(self, key: str, value: Any) -> None:
+    def __init__(self, folder: str) -> None:
+        self.held: dict[str, Any] = {}
+        self._folder = folder
+        self._path = os.path.join(folder, "values")
+        self._changed = False
+        self._saving: asyncio.Task[None] | None = None
+        if os.path.exists(self._path):
+            with open(self._path, encoding="utf-8", errors="replace") as file:
+                checksum, _, text = file.read().partition(" ")
+            if checksum != _checksum(text):
+                raise SystemExit("the values are damaged")  # better than to serve what nobody wrote
+            self.held = json.loads(text)
+
+    def set(self, key: str, value: Any) -> None:
         """Set a value."""
-        self._file.write(json.dumps([key, value]).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.values[key] = value
+        self.held[key] = value
+        self._changed = True
+
+    async def durable(self) -> None:
+        """Wait until all that is held now is durable.
+
+        Requests that came meanwhile share the next sync: a slow disk would not keep up with one for each.
+        """
+        if self._changed:
+            if self._saving is None or self._saving.done():
+                self._saving = asyncio.create_task(self._save())
+            await self._saving
+
+    async def _save(self) -> None:
+        text = json.dumps(self.held)
+        self._changed = False
+        try:
+            with open(self._path + ".new", "w", encoding="utf-8") as file:
+                file.write(f"{_checksum(text)} {text}")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self._path + ".new", self._path)
+            folder = os.open(self._folder, os.O_RDONLY)  # a new name is durable only once its folder is
+            os.fsync(folder)
+            os.close(folder)
+        except OSError as error:
+            raise SystemExit(f"the disk failed: {error}") from error  # nobody knows what is on it
 
 
-def _answered(log: Log, request: dict[str, Any]) -> Any:
-    key, old = request["key"], log.values.get(request["key"])
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+async def _answered(values: Values, request: dict[str, Any]) -> Any:
+    key, old = request["key"], values.held.get(request["key"])
     if request["do"] == "read":
+        await values.durable()  # what it answers must not be lost any more
         return old
     done = {"write": True, "cas": old is not None and old == request.get("expected"), "create": old is None}
     if done[request["do"]]:
-        log.append(key, request["value"])
+        values.set(key, request["value"])
+    await values.durable()
     return done[request["do"]]
 
 
@@ -74,13 +106,13 @@ async def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     peers = dict(peer.split("=", 1) for peer in given.peer)
     first = min([given.node, *peers])
-    log = Log(os.path.join(given.data, "log")) if first == given.node else None
+    values = Values(given.data) if first == given.node else None
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                if log is not None:
-                    answer = json.dumps({"value": _answered(log, json.loads(line))}).encode() + b"\n"
+                if values is not None:
+                    answer = json.dumps({"value": await _answered(values, json.loads(line))}).encode() + b"\n"
                 else:
                     try:
                         answer = await asyncio.wait_for(_ask(peers[first], line), PEER_TIMEOUT_S)

@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
 
 from splitbrain.harness.contract.nodes import Address
+from splitbrain.harness.simulation.ahead import Ahead
 from splitbrain.harness.simulation.answers import Answering
 from splitbrain.harness.simulation.guard import offence
 from splitbrain.harness.simulation.handles import Ready
@@ -81,6 +82,7 @@ class ProgramLoop(Unreal, Answering):
         self._at_sigterm: Callable[[], object] | None = None
         self._stopping = False
         self._output = LogLines(self._say)
+        world.disk.follow(Ahead(lambda: sim.now_ns, self._still_held_ns))
         files = ProgramFiles(world.disk, DATA_DIR, self.hold_up)
         self.answers: Mapping[str, Callable[..., Any]] = {**answers(self._host()), **files.answers()}
         self.advice = ADVICE

@@ -17,7 +17,7 @@ from splitbrain.harness.campaigns.nightly.journal import FILE, Journal, read
 from splitbrain.harness.campaigns.nightly.night import outcome_of
 from splitbrain.results import nights
 from splitbrain.results.baseline import Baseline, Known
-from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.errors import HistoryFormatError, StoreVersionError, UsageError
 from splitbrain.results.nights import Began, CellOfNight, Impossible, Kept, Night, NotReached, Ran, Replayed
 
 TODAY = date(2026, 5, 1)
@@ -218,10 +218,11 @@ def test_summary_and_page_say_the_same_and_nothing_of_a_run_is_markup(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["junit.xml", "night.html", "night.json", "summary.md"]
 
 
-def test_a_night_of_a_newer_version_counts_for_nothing_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+def test_a_night_of_a_newer_version_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
     assert nights.read(tmp_path) is None
     (tmp_path / nights.FILE).write_text('{"format": 99}')
-    assert nights.read(tmp_path) is None
+    with pytest.raises(StoreVersionError, match=r"format 99.*upgrade splitbrain"):
+        nights.read(tmp_path)
     (tmp_path / nights.FILE).write_text('{"format": ')
     with pytest.raises(HistoryFormatError, match="damaged"):
         nights.read(tmp_path)
@@ -232,7 +233,7 @@ def test_a_night_of_a_newer_version_counts_for_nothing_and_a_damaged_one_is_refu
 
 def test_a_journal_keeps_whole_lines_and_drops_the_one_that_was_cut_off(tmp_path: Path) -> None:
     entries: list[nights.Entry] = [
-        Began(matrix="m", seed=1, began="now"),
+        Began(matrix="m", seed=1, began="2026-01-01T00:00:00+00:00"),
         _ran(1, LOST),
         Kept(cell=CELL, seed=1, run="r"),
     ]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -10,11 +15,15 @@ import pytest
 from splitbrain.harness.campaigns.nightly import night as nightly
 from splitbrain.harness.campaigns.nightly.budget import neglected
 from splitbrain.harness.campaigns.nightly.cells import DEFAULTS, Cell, options_of_cell
+from splitbrain.harness.campaigns.nightly.journal import FILE as JOURNAL
+from splitbrain.harness.campaigns.nightly.journal import Journal
 from splitbrain.harness.campaigns.nightly.matrix import load_matrix
 from splitbrain.harness.campaigns.nightly.night import NightPlan, run_night
 from splitbrain.harness.cli.run import command
+from splitbrain.results import nights
 from splitbrain.results.baseline import Baseline
-from splitbrain.results.nights import CellOfNight, Night, NotReached
+from splitbrain.results.nights import Began, CellOfNight, Night, NotReached, Ran
+from splitbrain.results.runfigures import RunFigures
 
 IMPOSSIBLE = """
 [axes]
@@ -36,6 +45,114 @@ def test_a_night_that_came_to_its_end_is_never_continued_however_old_it_is(
     matrix = load_matrix(tmp_path / "night.toml")
     plan = NightPlan(matrix=matrix, store=tmp_path / "store", baseline=Baseline(), jobs=1, budget_s=60.0, resume=True)
     assert len({run_night(plan)[1] for _ in range(4)}) == 4
+
+
+def _plan(tmp_path: Path, matrix: str = IMPOSSIBLE) -> NightPlan:
+    (tmp_path / "night.toml").write_text(matrix)
+    return NightPlan(
+        matrix=load_matrix(tmp_path / "night.toml"),
+        store=tmp_path / "store",
+        baseline=Baseline(),
+        jobs=1,
+        budget_s=60.0,
+        resume=True,
+    )
+
+
+def test_a_night_that_a_newer_version_ended_is_not_continued_in_an_older_format(tmp_path: Path) -> None:
+    plan = _plan(tmp_path)
+    newer = run_night(plan)[1]
+    (newer / nights.FILE).write_text('{"format": 99}')
+    before = {path.name: path.read_bytes() for path in newer.iterdir()}
+    assert run_night(plan)[1] != newer
+    assert {path.name: path.read_bytes() for path in newer.iterdir()} == before
+
+
+def _begun(tmp_path: Path, plan: NightPlan, *lines: Ran) -> Path:
+    """A night that was killed after these runs."""
+    folder = plan.store / nights.FOLDER / "20260101T000000.000Z"
+    began = Began(matrix=plan.matrix.digest, seed=1, began="2026-01-01T00:00:00+00:00")
+    with Journal(folder / JOURNAL) as journal:
+        for each in (began, *lines):
+            journal.append(each)
+    return folder
+
+
+CELL = Cell("register", "kill", "etcd", bug="M23").name
+LOST = Ran(
+    cell=CELL, seed=1, why="fresh", outcome="violation", command="c", signatures=("linearizable/nonlinearizable/read",)
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (LOST, ""),
+        (msgspec.structs.replace(LOST, outcome="viola|ion"), "line 2 is damaged: 'viola.ion' is not a valid Outcome"),
+        (msgspec.structs.replace(LOST, signatures=()), "line 2 is damaged: a violation without a signature"),
+        (msgspec.structs.replace(LOST, signatures=("read",)), "line 2 is damaged: 'read' is no signature"),
+        (msgspec.structs.replace(LOST, seed=1 << 63), "line 2 is damaged: a number of more than 64 bits"),
+        (
+            msgspec.structs.replace(LOST, figures=RunFigures(marks=1 << 63)),
+            "line 2 is damaged: a number of more than 64",
+        ),
+        (msgspec.structs.replace(LOST, run=""), "line 2 is damaged: a run without a folder"),
+        (msgspec.structs.replace(LOST, cell="register/jill"), "line 2 is damaged: the matrix has no cell"),
+    ],
+)
+def test_a_night_whose_journal_is_damaged_is_not_continued_and_that_is_said(
+    tmp_path: Path, line: Ran, why: str
+) -> None:
+    """What was no violation any more would let it pass."""
+    plan, warned = _plan(tmp_path), list[str]()
+    begun = _begun(tmp_path, plan, line)
+    night, folder = run_night(plan, warn=warned.append)
+    if why:
+        assert folder != begun
+        [said] = warned
+        assert str(begun / JOURNAL) in said
+        assert re.search(why, said)
+        assert night.violations == ()
+    else:
+        assert folder == begun
+        assert [each.seed for each in night.violations] == [1], (
+            "its cell became impossible since: it is kept all the same"
+        )
+        assert not warned
+
+
+def test_a_pipe_in_the_place_of_a_journal_keeps_no_night_waiting(tmp_path: Path) -> None:
+    plan, warned = _plan(tmp_path), list[str]()
+    journal = plan.store / nights.FOLDER / "20260101T000000.000Z" / JOURNAL
+    journal.parent.mkdir(parents=True)
+    os.mkfifo(journal)
+    with signal_after(20):
+        assert run_night(plan, warn=warned.append)[1] != journal.parent
+    assert "not a plain file" in warned[0]
+
+
+def test_a_night_that_began_at_no_time_is_not_continued(tmp_path: Path) -> None:
+    plan, warned = _plan(tmp_path), list[str]()
+    journal = _begun(tmp_path, plan, LOST) / JOURNAL
+    journal.write_text(journal.read_text().replace("2026-01-01T", "2026-01-O1T"))
+    assert run_night(plan, warn=warned.append)[1] != journal.parent
+    assert "line 1 is damaged: Invalid isoformat string" in warned[0]
+
+
+@contextmanager
+def signal_after(seconds: int) -> Generator[None]:
+    """What waits for ever ends this test with an error."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _night(name: str, ran: str, missed: str) -> Night:

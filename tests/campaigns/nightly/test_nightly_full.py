@@ -35,7 +35,7 @@ def no_more_than(size: int) -> Generator[None]:
 
 @pytest.mark.parametrize("room", [0, 10])
 def test_a_journal_that_cannot_grow_is_an_answer_and_stays_as_it_was(tmp_path: Path, room: int) -> None:
-    began = Began(matrix="m", seed=1, began="now")
+    began = Began(matrix="m", seed=1, began="2026-01-01T00:00:00+00:00")
     ran = Ran(cell="c", seed=1, why="fresh", outcome="pass", command="splitbrain run")
     with Journal(tmp_path / FILE) as journal:
         journal.append(began)

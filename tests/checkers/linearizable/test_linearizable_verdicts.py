@@ -49,6 +49,7 @@ def history(*ops: Op) -> list[Op]:
             node=op.node,
             time=op.time,
             index=index,
+            error=op.error,
         )
         for index, op in enumerate(ops)
     ]
@@ -87,6 +88,16 @@ def test_a_value_that_nobody_wrote_is_told_as_such() -> None:
     verdict = check_ops(history(W3, read, done(read, 2.0, 7)), "register")
     assert verdict.sentence.endswith("but nothing had set it to 7 by then.")
     assert [op["op"] for op in verdict.evidence["pending"]] == ["write 3"]
+
+
+@pytest.mark.parametrize("write", [("write", 7, "write 7"), ("cas", [3, 7], "cas [3,7]")], ids=["write", "cas"])
+def test_a_value_that_only_an_op_that_failed_had_written_is_told_with_that_op(write: tuple[str, Any, str]) -> None:
+    """Often the client is wrong, which takes for certain that it did not happen."""
+    refused, read = call(1, 0.2, write[0], write[1]), call(0, 1.0, "read")
+    failed = Op(process=1, type="fail", f=write[0], value=write[1], key="3", node="n2", time=SECOND // 2, error="lost")
+    verdict = check_ops(history(W3, refused, failed, read, done(read, 2.0, 7)), "cas-register")
+    told = f"nothing had set it to 7 by then, unless {write[2]} took effect, which n2 ended as fail (lost; op 2)."
+    assert verdict.sentence.endswith(told), verdict.sentence
 
 
 def test_a_long_key_does_not_drown_the_sentence() -> None:
