@@ -719,7 +719,7 @@ M98: Final = Bug(
     "M98",
     "the writer of a stream confirms a message once it has it itself, before a majority does",
     "osiris_writer; ST-2",
-    ("stream",),
+    ("stream", "commit-majority"),
 )
 M99: Final = Bug(
     "M99",

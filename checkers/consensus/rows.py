@@ -47,8 +47,8 @@ class Row(NamedTuple):
 
     @property
     def at(self) -> str:
-        """The time, and the life of the node, in words."""
-        return f"at {self.time / 1e9:.3f} s in life {self.life}"
+        """The time, and the life of the node if rows of its group say when one begins, in words."""
+        return f"at {self.time / 1e9:.3f} s" + (f" in life {self.life}" if self.life else "")
 
     def shown(self) -> dict[str, Any]:
         """The row as evidence, without empty columns."""

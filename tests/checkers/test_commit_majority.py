@@ -51,6 +51,20 @@ def test_a_commit_that_too_few_voters_acknowledged_is_found() -> None:
     assert verdict.figures == {"commits": 2, "closest": -1, "broken": 1}
 
 
+def test_a_writer_of_a_stream_is_held_to_it_as_a_leader_is() -> None:
+    def promised(counted: str, **fields: Any) -> Verdict:
+        return judge(commit(1, 7, counted, group=":stream 3", log_index=7, **fields))
+
+    assert promised("n1=9 n2=0 n3=7", log_term=3).valid == "true"
+    few, earlier = promised("n1=9 n2=6 n3=6", log_term=3), promised("n1=9 n2=7 n3=7", log_term=2)
+    assert few.anomalies == ("committed-without-majority",)
+    assert few.sentence.startswith("Committed without a majority: n1 of stream 3 committed entry 7 in term 3 ")
+    assert earlier.anomalies == ("committed-earlier-term",)
+    # Groups of consensus say who votes in them: nothing of that is about a stream.
+    voters = row(0.5, "n1", "role", role="leader", term=3, voters=["n4", "n5", "n6"])
+    assert judge(voters, commit(1, 7, "n1=7 n2=7 n3=0", group=":stream 3")).valid == "true"
+
+
 @pytest.mark.parametrize(("counted", "valid"), [("n1=5 n2=5 n3=4 n4=4", "false"), ("n1=5 n2=5 n3=5 n4=4", "true")])
 def test_half_of_an_even_number_is_no_majority(counted: str, valid: str) -> None:
     assert judge(commit(1, 5, counted)).valid == valid
