@@ -54,6 +54,14 @@ WRITTEN_LATE: Final = (
 By digest alone most of them would be elsewhere, and would move names between the lists that work was done with.
 """
 
+WRITTEN_SEEN: Final = (
+    "deadletters-lost-with-worker",
+    "keepers-patterns-not-watched",
+    "stream-commits-earlier-epochs",
+    "stream-confirm-one-early",
+)
+"""These were written when the lists stood, for what hunts did not exercise or judge then, and are in no list."""
+
 ALLOWED: Final = ("cluster/", "harness/systems/metadata")
 """What a mutant may change: the cluster, its client, and the session with which workloads use that."""
 
@@ -187,7 +195,7 @@ def _late(of: Sequence[str]) -> list[str]:
 
 
 def _others(of: Sequence[str]) -> list[str]:
-    return by_digest(name for name in of if name not in HUNTED_EARLY and name not in WRITTEN_LATE)
+    return by_digest(name for name in of if name not in (*HUNTED_EARLY, *WRITTEN_LATE, *WRITTEN_SEEN))
 
 
 def listed(file: str) -> list[str]:
