@@ -39,7 +39,8 @@ needed, and `counted` what speaks for the read (`splitbrain.cluster.readfacts`).
 
 Lines of the table store have other events, with `event`, `role`, `members`, `counted`, `count`, `leader` and
 `raised_by` as in `splitbrain.cluster.tables.observed`. Where a node has a member of consensus beside its tables, their
-lines have the group `:tables`, which is the name of no group of consensus.
+lines have the group `:tables`, which is the name of no group of consensus. Lines of a writer of a stream have a group
+of the stream, `:stream 3` (`splitbrain.cluster.streams.promises`).
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the

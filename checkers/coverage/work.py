@@ -72,7 +72,7 @@ class Work:
         self._possible = float(invoked) if load is None else load.possible(ops.lasted_s)
         self._of_nodes = self._possible * (_count(ops.faults & ~ops.local) / invoked if invoked else 1.0)
         """The part of these ops that clients send to nodes."""
-        self._of_leaders = self._of_nodes * self._share_of_leaders(invoked)
+        self._of_leaders = self._of_nodes * self._share_of_leaders(_count(ops.faults & ~ops.local))
         """The part of those that are not sent to standbys, which refuse them."""
 
     def ok_by_f(self) -> dict[str, int]:
@@ -188,14 +188,14 @@ class Work:
 
     # --- all ops ------------------------------------------------------------------------------------------------
 
-    def _share_of_leaders(self, invoked: int) -> float:
-        """The share of the ops that standbys did not refuse, but that of one node at least.
+    def _share_of_leaders(self, sent: int) -> float:
+        """The share of the ops sent to nodes that standbys did not refuse, but that of one node at least.
 
         Clients are spread over the nodes: of seven, one that leads alone gets less than `ANSWERED_SHARE` of the ops.
         While none leads, all nodes refuse: that excuses no silence.
         """
         declined, nodes = _count(self._ops.declined & self._ops.faults), len(self._ops.nodes())
-        return max(1 - declined / invoked, 1 / nodes) if declined and nodes else 1.0
+        return max(1 - declined / sent, 1 / nodes) if declined and nodes else 1.0
 
     def _answered_floor(self) -> int:
         least = ANSWERED_MIN if self._wanted.load is not None else 0  # a history without a load may be an excerpt
@@ -208,7 +208,7 @@ class Work:
             counts = self._of_leaders
             origin = _few(least) if least > ANSWERED_SHARE * counts + 1 else self._of_what(f"{ANSWERED_SHARE:.0%}")
             if counts < self._of_nodes and origin != _few(least):
-                origin += f", of which standbys refuse {1 - counts / self._of_nodes:.0%}"
+                origin += f", without {1 - counts / self._of_nodes:.0%} that standbys refused"
             yield Reason(
                 Code.TOO_FEW_OPS,
                 f"only {answered} of {counted(_count(ops.faults & ~ops.local), 'op')} were answered in the faults "

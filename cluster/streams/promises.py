@@ -6,8 +6,10 @@
 `group` has the number of the stream, `term` the epoch that this node writes. `counted_index` is the offset up to which
 it has committed messages, or confirmed them to publishers; `counted` is how far the log reaches that each voter asked
 for more behind, as these frames came in, and the writer's own as far as it was written: so a member that counts wrongly
-has no part in it. `log_term` is the epoch of what a majority has. A line comes every 100 ms at most, but at once if no
-majority has what was promised, or has it of an earlier epoch: such a promise another writer may break (ST-2).
+has no part in it. `log_term` is the epoch of what a majority has, if that is enough.
+
+A line comes every 100 ms at most, but at once if no majority has what was promised, or has it of an earlier epoch: such
+a promise another writer may break (ST-2).
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Promises:
             term=epoch,
             leader=self._node,
             log_index=upto,
-            log_term=by_majority.epoch,
+            log_term=by_majority.epoch if by_majority.offset >= upto else epoch,
             counted_index=upto,
             counted=counted,
         )

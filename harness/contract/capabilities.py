@@ -78,7 +78,7 @@ class Capabilities:
         imports: modules that the Python of a host must have to run a node.
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds. If it is longer than
-            usual, they may take as long when everything is healed, which starts those that are down.
+            usual, simulated nodes may take as long when everything is healed, which starts those that are down.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.

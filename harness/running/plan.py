@@ -47,10 +47,10 @@ from splitbrain.results.nemesisop import action_in, fault_in
 from splitbrain.results.plainfile import DOCUMENT_BYTES, refuse_others
 
 FORMAT: Final = 1
+"""The version of plan files. A higher one is refused."""
 
 _END_NS: Final = 1 << 63
 """No time of a history is as large."""
-"""The version of plan files. A higher one is refused."""
 
 
 NODE_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9]{0,11}")

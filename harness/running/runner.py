@@ -287,7 +287,7 @@ class _Run:
             self._test,
             self._deployment,
             self._clock,
-            self._test.recovers_within_s,
+            self._test.recovery_s if self._deployment.surroundings.links else self._test.recovers_within_s,
             go_on=go_on,
             lists_members="membership" in self._test.nemesis.faults,
         )

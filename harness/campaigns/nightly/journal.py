@@ -40,6 +40,20 @@ def read(path: Path) -> list[Entry]:
     return _parsed(path, path.read_bytes())
 
 
+def begun(path: Path) -> Began | None:
+    """How a journal says that its night began; None if its first line does not say so.
+
+    Raises:
+        HistoryFormatError: it is no plain file.
+    """
+    refuse_others(path, DOCUMENT_BYTES)
+    try:
+        entry = _decoder.decode(path.read_bytes().partition(b"\n")[0])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return entry if isinstance(entry, Began) else None
+
+
 def _parsed(path: Path, content: bytes) -> list[Entry]:
     *lines, _ = content.split(b"\n")  # a last line without an end was cut off: its writer was killed
     found: list[Entry] = []

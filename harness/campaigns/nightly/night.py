@@ -25,7 +25,7 @@ from splitbrain.harness.campaigns.nightly import classify, closer, disk, output,
 from splitbrain.harness.campaigns.nightly.budget import Shares, neglected
 from splitbrain.harness.campaigns.nightly.cells import Cell, fresh_seeds, impossible
 from splitbrain.harness.campaigns.nightly.journal import FILE as JOURNAL
-from splitbrain.harness.campaigns.nightly.journal import Journal
+from splitbrain.harness.campaigns.nightly.journal import Journal, begun
 from splitbrain.harness.campaigns.nightly.journal import read as read_journal
 from splitbrain.harness.campaigns.nightly.matrix import Matrix
 from splitbrain.harness.campaigns.nightly.spending import Spending
@@ -155,6 +155,9 @@ def _is_newer(folder: Path) -> bool:
 def _is_of(folder: Path, matrix: Matrix, warn: Show) -> bool:
     """Whether a night was begun with this matrix, and can go on."""
     try:
+        first = begun(folder / JOURNAL)
+        if first is not None and first.matrix != matrix.digest:
+            return False  # whether the rest of it is damaged is for those to say who ask for that matrix
         entries = read_journal(folder / JOURNAL)
         if not entries or not isinstance(entries[0], Began) or entries[0].matrix != matrix.digest:
             return False
@@ -174,7 +177,8 @@ def _check_cells(path: Path, entries: Sequence[nights.Entry], matrix: Matrix) ->
     known = {cell.name for cell in matrix.cells}
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, Began) and entry.cell not in known:
-            raise HistoryFormatError(str(path), f"line {number} is damaged: the matrix has no cell {entry.cell!r}")
+            what = f"line {number} is damaged: this splitbrain knows no cell {entry.cell!r} of the matrix"
+            raise HistoryFormatError(str(path), what)
 
 
 class _Night:
@@ -283,7 +287,7 @@ class _Night:
     def fits(self, run: Ran, doing: closer.Doing = "replaying") -> bool:
         """Whether replaying a run, or storing it, comes to its end in time."""
         cell = self.cells.get(run.cell)
-        if cell is None:  # the night is continued by a version, or on a machine, for which that cell is none any more
+        if cell is None:  # the night is continued by a version, or on a machine, on which that cell is impossible
             return False
         usual_s = max(self.spending.usual_s(cell), 0.0 if cell.simulated else run.seconds)
         return not self.interrupts.seen and self.spending.fits(

@@ -97,7 +97,7 @@ LOST = Ran(
             "line 2 is damaged: a number of more than 64",
         ),
         (msgspec.structs.replace(LOST, run=""), "line 2 is damaged: a run without a folder"),
-        (msgspec.structs.replace(LOST, cell="register/jill"), "line 2 is damaged: the matrix has no cell"),
+        (msgspec.structs.replace(LOST, cell="register/jill"), "line 2 is damaged: this splitbrain knows no cell"),
     ],
 )
 def test_a_night_whose_journal_is_damaged_is_not_continued_and_that_is_said(
@@ -119,6 +119,17 @@ def test_a_night_whose_journal_is_damaged_is_not_continued_and_that_is_said(
             "its cell became impossible since: it is kept all the same"
         )
         assert not warned
+
+
+def test_a_damaged_night_of_another_matrix_is_not_spoken_of(tmp_path: Path) -> None:
+    plan, warned = _plan(tmp_path), list[str]()
+    folder = plan.store / nights.FOLDER / "20260101T000000.000Z"
+    with Journal(folder / JOURNAL) as journal:
+        journal.append(Began(matrix="of another", seed=1, began="2026-01-01T00:00:00+00:00"))
+    with (folder / JOURNAL).open("ab") as file:
+        file.write(b"xx\n")
+    assert run_night(plan, warn=warned.append)[1] != folder
+    assert not warned
 
 
 def test_a_pipe_in_the_place_of_a_journal_keeps_no_night_waiting(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from splitbrain.cluster.streams.position import Position
 from splitbrain.cluster.streams.promises import INTERVAL_NS, Promises
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import Simulated, simulate
+from splitbrain.results.telemetry import table_of
 
 VOTERS = ("n1", "n2", "n3")
 
@@ -91,6 +92,17 @@ def test_what_a_majority_has_of_an_earlier_epoch_is_reported_as_that() -> None:
         writer.promises.has(2, voter, Position(1, 11))
     (line,) = writer.made(11)
     assert (line["log_term"], line["counted"]) == (1, dict.fromkeys(VOTERS, 11))
+
+
+def test_a_promise_that_no_majority_has_is_not_said_to_be_of_the_epoch_of_what_one_has() -> None:
+    writer = Writer()
+    writer.promises.written(2, Position(2, 12))
+    for voter in ("n2", "n3"):
+        writer.promises.has(2, voter, Position(1, 11))
+    (line,) = writer.made(12)
+    assert (line["log_term"], line["counted"]) == (2, {"n1": 12, "n2": 11, "n3": 11})
+    telemetry = table_of({"n1": [(0, msgspec.json.encode(line))]})
+    assert CommitMajority().check(telemetry, {}).anomalies == ("committed-without-majority",)
 
 
 def test_what_was_committed_before_the_epoch_is_no_promise_of_it_nor_is_what_comes_of_another() -> None:
