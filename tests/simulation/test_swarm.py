@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitbrain.checkers.coverage.judged import judges_of_ops
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE, Load
 from splitbrain.harness.backends.catalogue import build
 from splitbrain.harness.campaigns import swarm
@@ -685,6 +686,18 @@ def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_an
         check_support(test, build("sim"))
     assert asked.nodes == NODES
     assert asked.rate is None
+
+
+def test_a_workload_that_nothing_judges_on_a_system_is_drawn_only_if_it_is_asked_for() -> None:
+    """Writes that return nothing are judged by who acknowledges them; without elections that is not judged."""
+    asked = asked_for(**{**_request(), "system": "tables"})
+    assert "records" in able(systems.operations("tables"))
+    assert "records" not in {draw(seed, asked).workload for seed in range(200)} | {*asked.workloads, *asked.more}
+    assert asked_for(**{**_request(), "system": "tables", "workload": "records,set"}).workloads == ("records", "set")
+    assert "records" in asked_for(**_request()).workloads
+    for workload in asked.workloads:
+        test = compose(draw(1, msgspec.structs.replace(asked, workloads=(workload,))))
+        assert judges_of_ops(spec.name for spec in test.workload.checkers), workload
 
 
 @pytest.mark.parametrize(
