@@ -175,6 +175,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | None = None
     overlap: float | None = None
     op_timeout: float | None = None
+    recovery: float = RECOVERY_S
 
 
 def asked_for(
@@ -365,7 +366,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         interval=interval_s,
         overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
-        recovery=RECOVERY_S,
+        recovery=asked.recovery,
         seed=seed,
         world=world,
         settings=settings,

@@ -107,6 +107,14 @@ REQUESTS_MAX = 3
 @click.option("--overlap", type=float, metavar="P", help="As in splitbrain run, in every run.  [default: drawn]")
 @click.option("--op-timeout", type=float, metavar="SECONDS", help="As in splitbrain run.  [default: drawn]")
 @click.option(
+    "--recovery",
+    type=float,
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="As in splitbrain run, in every run.",
+)
+@click.option(
     "--seed", type=int, metavar="N", help="The first seed; each next seed is one higher.  [default: drawn, printed]"
 )
 @click.option(

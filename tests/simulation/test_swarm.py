@@ -104,6 +104,7 @@ ASKED = st.builds(
     overlap=st.none() | st.sampled_from([0.0, 0.5]),
     op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
     settings=st.none() | st.sampled_from(["", "snapshot-interval=7"]),
+    recovery=st.sampled_from([0.0, swarm.RECOVERY_S, 45.0]),
 )
 
 
@@ -118,6 +119,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
+    assert drawn.recovery == asked.recovery
     for name in ("concurrency", "rate", "burst", "time_limit", "interval", "overlap", "op_timeout", "settings"):
         if getattr(asked, name) is not None:
             assert getattr(drawn, name) == getattr(asked, name)
