@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,11 +28,16 @@ OF_SILENCE: Final = "quorum-progress"
 _ADVICE: Final = 'Give the workload a checker of its ops, for example CheckerSpec("linearizable", {"model": ...}).'
 
 
+def judges_of_ops(names: Iterable[str]) -> list[str]:
+    """Those of these checkers that judge the ops of clients."""
+    return [name for name in names if name not in OF_THE_RUN and checker(name).partition != "telemetry"]
+
+
 def of_judges(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Reason]:
     """The reason why nothing is proven if no checker judged the ops, or the values that they returned."""
     if wanted.judges is None:
         return
-    judges = [name for name in wanted.judges if name not in OF_THE_RUN and checker(name).partition != "telemetry"]
+    judges = judges_of_ops(wanted.judges)
     if not judges:
         yield Reason(Code.NOT_JUDGED, "no checker of this test judges the ops of its clients.", _ADVICE)
     elif judges == [OF_SILENCE]:

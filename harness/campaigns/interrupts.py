@@ -6,6 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Final
+
+_others: Final[list[Callable[[], object]]] = []
+"""Called at every request too, whichever context hears it."""
 
 
 @contextmanager
@@ -16,19 +20,16 @@ def on_interrupt(
 
     A SIGHUP that is ignored (nohup) stays ignored. After the first SIGHUP others are ignored, also after the context: a
     closed terminal may send several. Output for a closed terminal is discarded. What is done at a signal is done inside
-    `around`.
+    `around`. Contexts may be nested: the innermost one hears.
     """
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-    hung_up = False
 
     def ask(_: int, __: object) -> None:
-        with around():
+        with around(), others_noticing():
             note()
 
     def hang_up(_: int, __: object) -> None:
-        nonlocal hung_up
-        hung_up = True
-        with around():
+        with around(), others_noticing():
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _let_go(terminals)
             note()
@@ -40,8 +41,18 @@ def on_interrupt(
         yield
     finally:
         for number, handler in before.items():
-            if number != signal.SIGHUP or not hung_up:
+            if number != signal.SIGHUP or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
                 signal.signal(number, handler)
+
+
+@contextmanager
+def others_noticing() -> Generator[None]:
+    """Around what a handler does: those who wait for requests that others hear get to know of this one."""
+    try:
+        yield
+    finally:
+        for notice in _others:
+            notice()
 
 
 def _let_go(terminals: list[int]) -> None:
@@ -62,25 +73,57 @@ def write_line(line: str) -> None:
 
 
 class Interrupts:
-    """Whether a command that simulates many runs was asked to end."""
+    """Whether a command that simulates many runs was asked to end.
+
+    Attributes:
+        seen: whether it was.
+        broken: whether it was during what is, or was last, done within `breaking`.
+    """
 
     def __init__(self) -> None:
-        self.seen = False
+        self.seen = self.broken = False
+        self._breaks = False
 
     @contextmanager
-    def heard(self, answer: str = "") -> Generator[None]:
-        """Take note of who asks for an end while the context lasts; a second one gets it by KeyboardInterrupt.
+    def heard(self, answer: str = "", last: float = 2) -> Generator[None]:
+        """Take note of who asks for an end while the context lasts; the last of so many gets it by KeyboardInterrupt.
 
         Args:
             answer: a line for standard error, written at once at the first request.
+            last: how many requests that takes, with those before the context counted as one.
         """
+        asked = int(self.seen)
 
         def note() -> None:
-            if self.seen:
+            nonlocal asked
+            asked += 1
+            if self._breaks or asked >= last:
+                self.seen = True
                 raise KeyboardInterrupt
-            self.seen = True
-            if answer:
+            if answer and not self.seen:
                 write_line(answer)
+            self.seen = True
 
-        with on_interrupt(note):
+        breaks, self._breaks = self._breaks, False
+        try:
+            with on_interrupt(note):
+                yield
+        finally:
+            self._breaks = breaks
+
+    @contextmanager
+    def breaking(self) -> Generator[None]:
+        """Within `heard`: let the next request break off what is done here, by KeyboardInterrupt.
+
+        What hears requests by itself, as a run does, is not broken off; they are noted (`seen`, `broken`) all the same.
+        """
+        self._breaks, self.broken = True, False
+        _others.append(self._notice)
+        try:
             yield
+        finally:
+            _others.remove(self._notice)
+            self._breaks = False
+
+    def _notice(self) -> None:
+        self.seen = self.broken = True

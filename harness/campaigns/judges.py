@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from splitbrain.checkers.coverage.judged import judges_of_ops
 from splitbrain.checkers.registry import check_spec
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness import validate
 from splitbrain.harness.backends.sim import SimBackend
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
-from splitbrain.harness.contract.test import Backend, Test
+from splitbrain.harness.contract.test import Backend, Test, Workload
 from splitbrain.results.errors import UsageError
 from splitbrain.results.telemetry import CONSENSUS_CHECKERS
 
@@ -43,6 +45,14 @@ def with_judges(test: Test, backend: Backend) -> Test:
     specs = [_with_load(spec, test) for spec in test.workload.checkers]
     specs += [spec for spec in _applicable(test, backend) if spec.name not in named]
     return dataclasses.replace(test, workload=dataclasses.replace(test.workload, checkers=tuple(specs)))
+
+
+def can_be_judged(workload: Workload, capabilities: Capabilities) -> bool:
+    """Whether a checker judges the ops of the workload's clients on such a system.
+
+    Without elections there is no quorum progress, and only the checkers that the workload names are left.
+    """
+    return capabilities.elections is not None or bool(judges_of_ops(spec.name for spec in workload.checkers))
 
 
 def _with_load(spec: CheckerSpec, test: Test) -> CheckerSpec:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from splitbrain.harness.campaigns.interrupts import others_noticing
 from splitbrain.results.errors import JudgingStoppedError, RunEndedError
 
 
@@ -53,7 +54,8 @@ def _terminated_as_interrupted() -> Generator[None]:
         return
 
     def interrupt(_: int, __: object) -> None:
-        raise KeyboardInterrupt
+        with others_noticing():
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

@@ -21,7 +21,7 @@ from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
 from splitbrain.harness.campaigns.costs import OPS_MOST, OWN_LOGS, affordable_nodes, affordable_ops
-from splitbrain.harness.campaigns.judges import OWN_LOGS_PACES
+from splitbrain.harness.campaigns.judges import OWN_LOGS_PACES, can_be_judged
 from splitbrain.harness.campaigns.loads import (
     affordable,
     audible,
@@ -40,7 +40,7 @@ from splitbrain.harness.systems import catalogue as systems
 from splitbrain.harness.systems.strategies import heals_by_clients
 from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
 from splitbrain.results.errors import UsageError
-from splitbrain.workloads.catalogue import able, by_models, needs
+from splitbrain.workloads.catalogue import able, build, by_models, needs
 from splitbrain.workloads.catalogue import check as check_workload
 
 NODES: Final = (3, 4, 5, 6, 7)
@@ -175,6 +175,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | None = None
     overlap: float | None = None
     op_timeout: float | None = None
+    recovery: float = RECOVERY_S
 
 
 def asked_for(
@@ -193,7 +194,7 @@ def asked_for(
     Raises:
         UsageError: there is no such thing, or nothing can be drawn from what is asked for.
     """
-    there = able(systems.operations(system))
+    there = _judged(system)
     every = tuple(name for name in there if name not in ASKED_FOR)
     brought = {name for theme in THEMES for name in theme.brings}
     more = () if workload is not None or consistency_model else tuple(name for name in there if name in brought)
@@ -221,6 +222,14 @@ def asked_for(
     if nodes is not None:
         _refuse_too_few(asked)
     return asked
+
+
+def _judged(system: str) -> tuple[str, ...]:
+    """The workloads that a system of that name can carry out, without those that no checker judges there."""
+    capabilities, operations = systems.build(system).capabilities, systems.operations(system)
+    carried_out = able(operations)
+    made = {name: build(name, nodes=("n1",), concurrency=1, operations=operations) for name in carried_out}
+    return tuple(name for name in carried_out if can_be_judged(made[name], capabilities)) or carried_out
 
 
 def _refuse_too_few(asked: Asked) -> None:
@@ -357,7 +366,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         interval=interval_s,
         overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
-        recovery=RECOVERY_S,
+        recovery=asked.recovery,
         seed=seed,
         world=world,
         settings=settings,

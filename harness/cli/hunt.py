@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import secrets
 import time
 from pathlib import Path
@@ -34,6 +35,9 @@ SEED_END = 2**62
 
 SHRINK_BUDGET_S = 120.0
 """`splitbrain shrink` can continue from what a hunt came to in this time."""
+
+REQUESTS_MAX = 3
+"""So many requests end a search that heard none of them, as they end a run; nothing is left of it then."""
 
 
 @click.command("hunt", cls=parsing.Command)
@@ -102,6 +106,14 @@ SHRINK_BUDGET_S = 120.0
 )
 @click.option("--overlap", type=float, metavar="P", help="As in splitbrain run, in every run.  [default: drawn]")
 @click.option("--op-timeout", type=float, metavar="SECONDS", help="As in splitbrain run.  [default: drawn]")
+@click.option(
+    "--recovery",
+    type=float,
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="As in splitbrain run, in every run.",
+)
 @click.option(
     "--seed", type=int, metavar="N", help="The first seed; each next seed is one higher.  [default: drawn, printed]"
 )
@@ -191,18 +203,19 @@ def command(
     limits = Limits(budget_s=budget, runs=runs, keep_going=keep_going)
     canary_first = not asked.bug if canary is None else canary
     interrupts = Interrupts()
-    tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
-    why = ending(tally, limits, interrupts)
-    kept = findings.keep(tally, Path(store))
-    smaller = _smaller(kept, Path(store), processes, shrink_budget, interrupts) if shrink else None
-    how = Hunted(asked, limits, why, wall_s)
-    document = document_of(how, first, tally, kept, smaller, store)
-    figures = findings.record(Path(store), document, first)
-    if as_json:
-        answer: HuntAnswer = {**document, "file": str(figures)}
-        click.echo(msgspec.json.format(encoded(answer)).decode())
-    else:
-        show(tally, how, kept, smaller, figures, store)
+    with interrupts.heard(last=math.inf):  # whatever is interrupted, the figures are written
+        tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
+        how = Hunted(asked, limits, ending(tally, limits, interrupts), wall_s)
+        kept = findings.keep(tally, Path(store), interrupts)
+        smaller = _smaller(kept, Path(store), processes, shrink_budget, interrupts) if shrink else None
+        document = document_of(how, first, tally, kept, smaller, store)
+        figures = findings.record(Path(store), document, first)
+        with interrupts.heard(last=REQUESTS_MAX):
+            if as_json:
+                answer: HuntAnswer = {**document, "file": str(figures)}
+                click.echo(msgspec.json.format(encoded(answer)).decode())
+            else:
+                show(tally, how, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))
 
 
@@ -243,7 +256,7 @@ def _hunt(
         )
 
     with (
-        interrupts.heard(),
+        interrupts.heard(last=REQUESTS_MAX),
         HuntProgress(f"hunt from seed {first}") as progress,
         crew(jobs, HASH_SEED) as workers,
         contextlib.ExitStack() as ending,
@@ -263,20 +276,24 @@ def _hunt(
 def _smaller(
     kept: list[Finding], store: Path, jobs: int, budget_s: float | None, interrupts: Interrupts
 ) -> Smaller | None:
-    """The first violation, shrunk until the search ends or is interrupted."""
-    from splitbrain.harness.campaigns.hunting.smaller import shrink_first
+    """The first violation, shrunk until the search ends or is interrupted; interrupted twice, nothing is kept of it."""
+    from splitbrain.harness.campaigns.hunting.smaller import Smaller, shrink_first
     from splitbrain.harness.cli.progress import Progress
     from splitbrain.harness.cli.shrink import shown_steps
 
-    return shrink_first(
-        kept,
-        store,
-        jobs=jobs,
-        budget_s=SHRINK_BUDGET_S if budget_s is None else budget_s,
-        go_on=lambda: not interrupts.seen,
-        steps=lambda title: shown_steps(title, interrupts),
-        displays=Progress,
-    )
+    try:
+        with interrupts.breaking():
+            return shrink_first(
+                kept,
+                store,
+                jobs=jobs,
+                budget_s=SHRINK_BUDGET_S if budget_s is None else budget_s,
+                go_on=lambda: not interrupts.seen,
+                steps=lambda title: shown_steps(title, interrupts),
+                displays=Progress,
+            )
+    except KeyboardInterrupt:
+        return Smaller(problem="it was interrupted.")
 
 
 def _exit_code(tally: Tally, kept: list[Finding]) -> int:

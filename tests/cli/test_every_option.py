@@ -345,6 +345,7 @@ TABLE: dict[str, Told] = {
             (["hunt", "--nemesis", "none", "--overlap", "0.9"], "--overlap 0.9: it has no effect with --nemesis none"),
         ],
         "--op-timeout": [(["hunt", "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
+        "--recovery": [(["hunt", "--recovery", "-1"], "recovery must be positive")],
         "--seed": [(["hunt", "--seed", str(2**62)], "give a whole number from 0 to")],
         "--budget": [(["hunt", "--budget", "1e-300"], "budget must be at least 1e-06")],
         "--runs": [(["hunt", "--runs", "0"], "--runs 0: give 1 to")],

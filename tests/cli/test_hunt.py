@@ -19,7 +19,7 @@ import pytest
 from examples.own_nemesis import EXILE
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
 from splitbrain.harness.campaigns import canary
-from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.compose import RunOptions, command_line
 from splitbrain.harness.campaigns.hunting.reach import within_reach
 from splitbrain.harness.campaigns.hunting.repeating import HASH_SEED, OTHER_HASH_SEED, compared
 from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, ending, search
@@ -599,6 +599,24 @@ def test_help_says_what_is_drawn_and_which_worlds_there_are() -> None:
     text = " ".join(splitbrain("run", "--help").stdout.replace("-\n", "-").split())
     listed = text.partition("The properties of the simulated")[2].partition("drawn from the seed")[0]
     assert [name for name in WORLDS if name not in listed] == []
+
+
+def test_a_hunt_takes_the_bound_that_is_advised_where_a_system_recovers_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The advice of `no-recovery` is a longer --recovery, in a hunt as in a run."""
+    asked: list[Asked] = []
+
+    def hunted(found: Asked, *_: Any) -> None:
+        asked.append(found)
+        raise HarnessError("enough")
+
+    monkeypatch.setattr("splitbrain.harness.cli.hunt._hunt", hunted)
+    with pytest.raises(SystemExit) as ended:
+        main(["hunt", "--system", "tables", "--recovery", "45", "--store", str(tmp_path)])
+    assert ended.value.code == HarnessError.exit_code
+    assert {draw(seed, asked[0]).recovery for seed in range(5)} == {45.0}
+    assert "--recovery 45" in command_line(draw(1, asked[0]))
 
 
 def test_a_hunt_gives_no_search_more_time_than_its_own_limit() -> None:

@@ -117,3 +117,11 @@ def test_a_ctrl_c_that_follows_at_once_does_not_make_an_exit_code_a_death_by_sig
         [sys.executable, "-c", _TWICE], env=environment(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (255, "splitbrain: interrupted\n")
+
+
+def test_a_terminal_that_is_gone_stays_gone_after_contexts_within_each_other() -> None:
+    with on_interrupt(lambda: None):
+        with on_interrupt(lambda: None):
+            signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitbrain.checkers.coverage.judged import judges_of_ops
 from splitbrain.checkers.coverage.options import PROMPT_S, PROMPT_SHARE, Load
 from splitbrain.harness.backends.catalogue import build
 from splitbrain.harness.campaigns import swarm
@@ -103,6 +104,7 @@ ASKED = st.builds(
     overlap=st.none() | st.sampled_from([0.0, 0.5]),
     op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
     settings=st.none() | st.sampled_from(["", "snapshot-interval=7"]),
+    recovery=st.sampled_from([0.0, swarm.RECOVERY_S, 45.0]),
 )
 
 
@@ -117,6 +119,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
+    assert drawn.recovery == asked.recovery
     for name in ("concurrency", "rate", "burst", "time_limit", "interval", "overlap", "op_timeout", "settings"):
         if getattr(asked, name) is not None:
             assert getattr(drawn, name) == getattr(asked, name)
@@ -685,6 +688,18 @@ def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_an
         check_support(test, build("sim"))
     assert asked.nodes == NODES
     assert asked.rate is None
+
+
+def test_a_workload_that_nothing_judges_on_a_system_is_drawn_only_if_it_is_asked_for() -> None:
+    """Writes that return nothing are judged by who acknowledges them; without elections that is not judged."""
+    asked = asked_for(**{**_request(), "system": "tables"})
+    assert "records" in able(systems.operations("tables"))
+    assert "records" not in {draw(seed, asked).workload for seed in range(200)} | {*asked.workloads, *asked.more}
+    assert asked_for(**{**_request(), "system": "tables", "workload": "records,set"}).workloads == ("records", "set")
+    assert "records" in asked_for(**_request()).workloads
+    for workload in asked.workloads:
+        test = compose(draw(1, msgspec.structs.replace(asked, workloads=(workload,))))
+        assert judges_of_ops(spec.name for spec in test.workload.checkers), workload
 
 
 @pytest.mark.parametrize(

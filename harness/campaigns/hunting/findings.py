@@ -13,6 +13,7 @@ from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import backend_of, compose
 from splitbrain.harness.campaigns.hunting.tally import Tally
 from splitbrain.harness.campaigns.hunting.trial import Trial
+from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.judging import Conclusion
 from splitbrain.harness.campaigns.record import run_and_judge
 from splitbrain.results import arrow
@@ -22,6 +23,9 @@ from splitbrain.results.errors import SplitbrainError, UsageError
 KEPT_MAX: Final = 10
 """Kinds of violations, and of errors, of which one run each is kept: a hunt in broken code must not fill the disk."""
 
+NOT_KEPT: Final = "it was not run again: the hunt was interrupted."
+PART: Final = "it was interrupted when it was run again: the run that was kept is a part of it."
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, and where it was kept.
@@ -30,35 +34,49 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         trial: the first trial of its kind.
         conclusion: of the same test, run again into the store; None if that was not possible.
         problem: why that is so, or in what the two differ; None if they are the same.
+        interrupted: whether that is because there was no time: it says nothing of the harness.
     """
 
     trial: Trial
     conclusion: Conclusion | None = None
     problem: str | None = None
+    interrupted: bool = False
 
 
-def keep(tally: Tally, store: Path) -> list[Finding]:
-    """Run the first trial of each kind again, into the store, and see that the history is the same to the byte."""
+def keep(tally: Tally, store: Path, interrupts: Interrupts) -> list[Finding]:
+    """Run the first trial of each kind again, into the store, and see that the history is the same to the byte.
+
+    A request to end that comes meanwhile breaks that off: what was not run again by then is only named.
+    """
     worst = [*tally.found(Outcome.VIOLATION)[:KEPT_MAX], *tally.found(Outcome.HARNESS_ERROR)[:KEPT_MAX]]
-    return [_kept(trial, store) for trial in worst]
+    found: list[Finding] = []
+    for trial in worst:
+        if found and found[-1].interrupted:
+            found.append(Finding(trial=trial, problem=NOT_KEPT, interrupted=True))
+        else:
+            found.append(_kept(trial, store, interrupts))
+    return found
 
 
-def _kept(trial: Trial, store: Path) -> Finding:
+def _kept(trial: Trial, store: Path, interrupts: Interrupts) -> Finding:
     if not trial.repeatable:
         return Finding(trial=trial)
     try:
-        conclusion = run_and_judge(compose(trial.options), backend_of(trial.options), store)
-        return Finding(trial=trial, conclusion=conclusion, problem=_difference(trial, conclusion))
+        with interrupts.breaking():
+            conclusion = run_and_judge(compose(trial.options), backend_of(trial.options), store)
+            problem = PART if interrupts.broken else _difference(trial, conclusion)
+        return Finding(trial=trial, conclusion=conclusion, problem=problem, interrupted=interrupts.broken)
+    except KeyboardInterrupt:
+        return Finding(trial=trial, problem=NOT_KEPT, interrupted=True)
     except SplitbrainError as error:
         same = str(error) == trial.harness_error
-        return Finding(trial=trial, problem=None if same else f"it could not be run again: {error}")
+        problem = None if same else f"it could not be run again: {error}"
+        return Finding(trial=trial, problem=problem, interrupted=interrupts.broken)
 
 
 def _difference(trial: Trial, conclusion: Conclusion) -> str | None:
     """In what the run that was kept differs from the one that was found, None if in nothing."""
     history = conclusion.run.history()
-    if "interrupted" in history.column("f").unique().to_pylist():
-        return "it was interrupted when it was run again: the run that was kept is a part of it."
     figures = conclusion.run.read_test().get("simulation", {})
     if trial.difference is not None:  # it is known to differ from process to process
         return None

@@ -186,7 +186,7 @@ def _show_finding(finding: Finding, times: int, store: str) -> None:
     if trial.harness_error is not None:
         click.echo(trial.harness_error)
     if finding.problem is not None:
-        click.echo(f"Harness error: {finding.problem}")
+        click.echo(f"{'Interrupted' if finding.interrupted else 'Harness error'}: {finding.problem}")
     if kept is not None:
         click.echo(f"report  {kept.report}")
     click.echo(f"again   {command_line(trial.options, store)}")
