@@ -71,7 +71,7 @@ CUT_OFF: dict[str, Any] = {
     "concurrency": "3n",
     "time_limit": 60.0,
     "overlap": 0.9,
-    "seed": 2212,
+    "seed": 2214,
     "world": "lan",
 }
 
@@ -80,16 +80,22 @@ CUT_OFF: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("thin", "mended", "code"),
     [
-        pytest.param({**WAITS, "overlap": 0.9}, {"overlap": SELDOM}, "mostly-silent", marks=pytest.mark.slow),
         ({**CUT_OFF, "nodes": "3"}, {"nodes": "4"}, "mostly-silent"),
     ],
-    ids=["overlaps", "a missing member"],
+    ids=["a missing member"],
 )
 def test_a_test_whose_faults_leave_no_quorum_is_thin_and_with_the_figures_of_a_draw_it_is_not(
     thin: dict[str, Any], mended: dict[str, Any], code: str
 ) -> None:
     assert code in _codes(thin)
     assert _codes({**thin, **mended}) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [SELDOM, 0.9])
+def test_a_change_of_members_that_waits_for_nodes_without_power_leaves_them_in_force_no_longer(overlap: float) -> None:
+    """The power came back only once the change had been given up: most of such a run was silence."""
+    assert _codes({**WAITS, "overlap": overlap}) == []
 
 
 def _codes(given: dict[str, Any]) -> list[str]:
