@@ -1,4 +1,4 @@
-"""Ops that ended as `fail`, and whose effect somebody saw all the same: often it is the client that is wrong."""
+"""Ops that ended as `fail`, and whose effect another op saw all the same: often it is the client that is wrong."""
 
 from __future__ import annotations
 

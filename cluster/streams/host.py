@@ -365,8 +365,7 @@ class StreamHost:
             case _Heard(sender, Attach() as frame):
                 return member.asked_to_attach(sender, frame)
             case _Heard(sender, Pull() as frame):
-                if (member.role, member.epoch) == ("writer", frame.epoch):
-                    copy.promises.has(frame.epoch, sender, frame.end)
+                copy.promises.has(frame.epoch, sender, frame.end)
                 return member.pulled(sender, frame)
             case _Heard(sender, Attached() as frame):
                 return member.attached(sender, frame, self._now_ms)

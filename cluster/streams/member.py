@@ -164,7 +164,7 @@ class StreamMember:
 
     @property
     def voters(self) -> tuple[str, ...]:
-        """Of whom a majority commits, in the epoch that it writes."""
+        """The members of which a majority commits, in the epoch that it writes."""
         return self._voters
 
     # --- the coordinator ------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Promises:
         self._epoch, self._has, self._said = epoch, {}, committed
 
     def has(self, epoch: int, voter: str, end: Position) -> None:
-        """In this epoch a voter has a log that ends there, as durable."""
+        """In this epoch a voter has a log that ends there, as durable; nothing comes of it in another epoch."""
         if epoch == self._epoch:
             self._has[voter] = max(end, self._has.get(voter, BEGIN))
 

@@ -203,7 +203,7 @@ def command(
     limits = Limits(budget_s=budget, runs=runs, keep_going=keep_going)
     canary_first = not asked.bug if canary is None else canary
     interrupts = Interrupts()
-    with interrupts.heard(last=math.inf):  # whatever is interrupted, the figures are written
+    with interrupts.heard(last=math.inf):  # an interrupted hunt writes its figures, too
         tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
         how = Hunted(asked, limits, ending(tally, limits, interrupts), wall_s)
         kept = findings.keep(tally, Path(store), interrupts)

@@ -21,7 +21,7 @@ import msgspec
 
 from splitbrain.harness.contract import offsets
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.deployments import Deployment, Surroundings
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import ClockOffset, NodeId
 from splitbrain.harness.contract.test import Test
@@ -287,7 +287,7 @@ class _Run:
             self._test,
             self._deployment,
             self._clock,
-            self._test.recovery_s if self._deployment.surroundings.links else self._test.recovers_within_s,
+            recovery_limit_s(self._test, self._deployment.surroundings),
             go_on=go_on,
             lists_members="membership" in self._test.nemesis.faults,
         )
@@ -378,6 +378,14 @@ class _Run:
             self._scheduler.broken(error)
         self._scheduler.processes.hasten(self._clock.now_ns() + STOPPED_OP_NS)
         self._scheduler.wake()
+
+
+def recovery_limit_s(test: Test, surroundings: Surroundings) -> float:
+    """How long the cluster may take once all is healed, in seconds.
+
+    Only a simulated start returns before its node is up, so that its time counts.
+    """
+    return test.recovery_s if surroundings.links is not None else test.recovers_within_s
 
 
 def as_harness_error(error: Exception) -> SplitbrainError:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.checkers.consensus import CommitMajority
+from splitbrain.checkers.consensus.rows import rows
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from tests.checkers.telemetry import row, told
@@ -60,6 +61,7 @@ def test_a_writer_of_a_stream_is_held_to_it_as_a_leader_is() -> None:
     assert few.anomalies == ("committed-without-majority",)
     assert few.sentence.startswith("Committed without a majority: n1 of stream 3 committed entry 7 in term 3 ")
     assert earlier.anomalies == ("committed-earlier-term",)
+    assert not list(rows(told(commit(1, 7, "n1=7", group=":stream 3")))), "it is no row of consensus"
     # Groups of consensus say who votes in them: nothing of that is about a stream.
     voters = row(0.5, "n1", "role", role="leader", term=3, voters=["n4", "n5", "n6"])
     assert judge(voters, commit(1, 7, "n1=7 n2=7 n3=0", group=":stream 3")).valid == "true"

@@ -126,13 +126,13 @@ def test_what_is_wrong_with_a_file_is_told_by_its_line(tmp_path: Path, lines: li
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for name, told in (
+    for name, why in (
         ("none", "cannot be read: No such file"),
         ("binary", "not UTF-8 text"),
         (".", "directory"),
         ("\0", "null byte"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=why):
             read(str(tmp_path / name), FIVE, 30.0)
 
 

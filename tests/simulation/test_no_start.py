@@ -10,6 +10,8 @@ import pytest
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.deployments import Surroundings
+from splitbrain.harness.running.runner import recovery_limit_s
 from splitbrain.harness.running.simulate import simulate
 
 OPTIONS: Final[dict[str, Any]] = {
@@ -52,6 +54,9 @@ def test_who_says_that_a_start_takes_long_has_as_long_once_everything_is_healed(
     system = "tests.simulation.slow_starter:SlowStarter"
     wanted = {**OPTIONS, "bug": "", "seed": 1, "system": system, "nemesis": "", "schedule": str(schedule)}
     test = compose(RunOptions.of(**wanted))
+    (coverage,) = (spec for spec in test.workload.checkers if spec.name == "coverage")
+    assert coverage.options["load"]["recovery_s"] == 20.0, "silence is judged as ever"
+    assert recovery_limit_s(test, Surroundings(links="namespaces")) == 20.0
     left = simulate(test)
     assert left.failure is None
     found = [v for v in engine.judge(left.history, test.workload.checkers, left.telemetry) if v.checker == "recovery"]

@@ -34,7 +34,7 @@ class Values:
             with open(self._path, encoding="utf-8", errors="replace") as file:
                 checksum, _, text = file.read().partition(" ")
             if checksum != _checksum(text):
-                raise SystemExit("the values are damaged")  # better than to serve what nobody wrote
+                raise SystemExit("the values are damaged")  # better than to serve what was never written
             self.held = json.loads(text)
 
     def set(self, key: str, value: Any) -> None:
@@ -65,7 +65,7 @@ class Values:
             os.fsync(folder)
             os.close(folder)
         except OSError as error:
-            raise SystemExit(f"the disk failed: {error}") from error  # nobody knows what is on it
+            raise SystemExit(f"the disk failed: {error}") from error  # what is on it is not known
 
 
 def _checksum(text: str) -> str:

@@ -96,8 +96,8 @@ def test_a_value_that_only_an_op_that_failed_had_written_is_told_with_that_op(wr
     refused, read = call(1, 0.2, write[0], write[1]), call(0, 1.0, "read")
     failed = Op(process=1, type="fail", f=write[0], value=write[1], key="3", node="n2", time=SECOND // 2, error="lost")
     verdict = check_ops(history(W3, refused, failed, read, done(read, 2.0, 7)), "cas-register")
-    told = f"nothing had set it to 7 by then, unless {write[2]} took effect, which n2 ended as fail (lost; op 2)."
-    assert verdict.sentence.endswith(told), verdict.sentence
+    said = f"nothing had set it to 7 by then, unless {write[2]} took effect, which n2 ended as fail (lost; op 2)."
+    assert verdict.sentence.endswith(said), verdict.sentence
 
 
 def test_a_long_key_does_not_drown_the_sentence() -> None:

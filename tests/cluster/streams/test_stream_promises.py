@@ -10,6 +10,8 @@ import pytest
 from splitbrain.checkers.consensus import CommitMajority
 from splitbrain.checkers.consensus.rows import rows_of_streams
 from splitbrain.checkers.verdict import Verdict
+from splitbrain.cluster.streams.frames import Confirmed
+from splitbrain.cluster.streams.member import AnswerTo, StreamMember
 from splitbrain.cluster.streams.position import Position
 from splitbrain.cluster.streams.promises import INTERVAL_NS, Promises
 from splitbrain.harness.campaigns.compose import RunOptions, compose
@@ -113,18 +115,18 @@ def test_what_was_committed_before_the_epoch_is_no_promise_of_it_nor_is_what_com
     assert [line["counted"] for line in writer.made(11)] == [dict.fromkeys(VOTERS, 0)]
 
 
-def streaming(bug: str) -> Simulated:
+def streaming(bug: str = "", nemesis: str = "none") -> Simulated:
     options: dict[str, Any] = {
         "workload": "stream",
-        "nemesis": "none",
+        "nemesis": nemesis,
         "system": "metadata",
         "backend": "sim",
         "bug": bug,
         "nodes": "3",
         "concurrency": "6",
         "rate": 100.0,
-        "time_limit": 4.0,
-        "interval": None,
+        "time_limit": 4.0 if nemesis == "none" else 12.0,
+        "interval": 1.0,
         "op_timeout": 2.0,
         "recovery": 20.0,
         "seed": 5,
@@ -138,9 +140,27 @@ def judged(run: Simulated) -> Verdict:
 
 @pytest.mark.slow
 def test_a_writer_that_confirms_by_itself_is_convicted_without_any_fault_and_a_right_one_is_not() -> None:
-    run = streaming("")
+    run = streaming()
     assert len(list(rows_of_streams(run.telemetry))) > 10
     assert judged(run).valid == "true"
     verdict = judged(streaming("M98"))
     assert (verdict.valid, verdict.anomalies) == ("false", ("committed-without-majority",))
     assert " of stream " in verdict.sentence
+
+
+@pytest.mark.slow
+def test_a_writer_that_goes_on_from_what_another_one_committed_is_not_convicted() -> None:
+    run = streaming(nemesis="kill-leader")
+    assert len({row.term for row in rows_of_streams(run.telemetry)}) > 1
+    assert judged(run).valid == "true"
+
+
+@pytest.mark.slow
+def test_what_was_confirmed_counts_also_where_it_was_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_early(self: Any) -> list[Any]:
+        done = [each for each in self._waiting if each[0] <= self.committed]
+        self._waiting = [each for each in self._waiting if each[0] > self.committed]
+        return [AnswerTo(token, Confirmed(said, self.epoch)) for _, said, token in done]
+
+    monkeypatch.setattr(StreamMember, "_confirm", too_early)
+    assert judged(streaming()).anomalies == ("committed-without-majority",)
