@@ -2,7 +2,8 @@
 
 All clients are consumers of all queues, and one of each queue at a time is given messages, one by one. What it was
 given is acknowledged at the very end of the op that reports it. With `leave` a client stops being a consumer. Most who
-leave are those whose turn it is, so that another one has to take over; faults bring about more handovers. What becomes
+leave are those whose turn it is, so that another one has to take over; faults bring about more handovers. In one of the
+queues consumers have priorities: there one that comes may take over from one that stays, and waits again. What becomes
 of messages is for the workload `queue`: here nothing is drained. In the end clients go on for a while without faults:
 only there it is certain that one consumer is active, and what faults left behind shows.
 """
@@ -29,6 +30,10 @@ from splitbrain.workloads.sessions import SessionClient
 
 NAMES: Final = ("sa0", "sa1")
 """Of the queues."""
+
+WITH_PRIORITIES: Final = "sa1"
+PRIORITIES: Final = 2
+"""A process has the same one all the time: its number, modulo this."""
 
 WEIGHTS: Final = (1, 4)
 """Of publishes, and of what consumers do."""
@@ -73,12 +78,15 @@ class Turns(msgspec.Struct, frozen=True):
         name, leaves, by_the_active = ctx.rng.choice(NAMES), ctx.rng.random() < LEAVES, ctx.rng.random() < BY_THE_ACTIVE
         template = invoke("leave" if leaves else "consume", key=name)
         process = dict(self.active).get(name)
+        op = None
         if by_the_active and process in ctx.processes:
             op = assign(msgspec.structs.replace(template, process=process), ctx)
-            if op is not None:
-                return op, self
-        op = assign(template, ctx)
-        return (PENDING, self) if op is None else (op, self)
+        op = op or assign(template, ctx)
+        if op is None:
+            return PENDING, self
+        if name == WITH_PRIORITIES and not leaves:
+            op = msgspec.structs.replace(op, value=op.process % PRIORITIES)
+        return op, self
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Note who was given a message, and who left."""
@@ -112,7 +120,7 @@ class SingleActiveClient(SessionClient[SingleActive]):
                 answer = await self.session.publish(name, op.value)
                 return op.complete("ok", op.value, term=answer.term)
             case "consume":
-                given: Delivery | None = (await self.session.consume(name)).value
+                given: Delivery | None = (await self.session.consume(name, op.value or 0)).value
                 if given is None:
                     return op.complete("ok", None)
                 self.session.ack(given["tag"])  # nothing is awaited between this and the op's end
@@ -154,7 +162,7 @@ def single_active(
         needs=frozenset({SINGLE_ACTIVE.name}),
         shapes={
             "enqueue": OpShape(keyed=True, value=WHOLE),
-            "consume": OpShape(keyed=True),
+            "consume": OpShape(keyed=True, value=int | None),
             "leave": OpShape(keyed=True),
         },
     )

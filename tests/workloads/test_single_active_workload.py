@@ -20,7 +20,7 @@ from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.single_active import NAMES, SingleActiveClient
+from splitbrain.workloads.single_active import NAMES, PRIORITIES, WITH_PRIORITIES, SingleActiveClient
 
 
 @dataclass
@@ -48,6 +48,7 @@ class BrokerSession:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.taken: dict[int, int] = {}
+        self.priorities: dict[str, int] = {}
 
     async def declare_queue(self, queue: str) -> Answer:
         return await self.declare_single_active(queue)
@@ -64,10 +65,12 @@ class BrokerSession:
     async def take(self, queue: str) -> Answer:
         return Answer()
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         consumers, held = self.broker.consumers[queue], self.broker.queues[queue]
         if self not in consumers:
-            consumers.append(self)
+            self.priorities[queue] = priority
+            before = sum(each.priorities[queue] >= priority for each in consumers)
+            consumers.insert(before, self)  # the first one is active, and has nothing now that it has not acknowledged
         if not held or not (self.broker.shares or consumers[0] is self):
             return Answer()
         value, redelivered = held.pop(0)
@@ -141,6 +144,15 @@ def test_an_honest_broker_passes_and_consumers_take_over_from_each_other() -> No
     assert verdict.figures["handovers"] > 10
     assert verdict.figures["compared"] > 50
     assert verdict.figures["delivered"] == len(broker.acked)
+
+
+def test_consumers_of_one_queue_have_priorities_and_take_over_from_others_that_stay() -> None:
+    history = carried_out(Broker())
+    asked = [op for op in history if op.type == "invoke" and op.f == "consume"]
+    assert {(op.key, op.value) for op in asked} == {("sa0", None), ("sa1", 0), ("sa1", 1)}
+    assert {op.process % PRIORITIES == op.value for op in asked if op.key == WITH_PRIORITIES} == {True}
+    given = [op.process for op in history if op.f == "consume" and op.key == WITH_PRIORITIES and op.value is not None]
+    assert {process % PRIORITIES for process in given} == {0, 1}
 
 
 def test_consumers_take_over_from_each_other_among_many_clients_too() -> None:
