@@ -5,7 +5,8 @@ given is acknowledged at the very end of the op that reports it. With `leave` a 
 leave are those whose turn it is, so that another one has to take over; faults bring about more handovers. In one of the
 queues consumers have priorities: there one that comes may take over from one that stays, and waits again. What becomes
 of messages is for the workload `queue`: here nothing is drained. In the end clients go on for a while without faults:
-only there it is certain that one consumer is active, and what faults left behind shows.
+only there it is certain that one consumer is active, and what faults left behind shows. At the very end some more is
+put in, and nobody leaves any more: somebody must be given it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, SingleActive
-from splitbrain.harness.contract.generator import PENDING, Context, Generator, Result
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Result, bits
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import SINGLE_ACTIVE
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
-from splitbrain.harness.generators import any_of, clients, invoke, mix, phases, reserve, stagger, time_limit
+from splitbrain.harness.generators import any_of, clients, invoke, limit, mix, phases, reserve, stagger, time_limit
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
@@ -54,11 +55,20 @@ FINAL_S: Final = 8.0
 FINAL_HZ: Final = 60.0
 """Of the time after that."""
 
+LAST_PUTS: Final = 6
+LAST_S: Final = 6.0
+LAST_HZ: Final = 20.0
+"""Then so much is put in, and clients consume for so long, and each once more: longer than anything is on its way
+(`starved.WAIT_NS`)."""
+
+LAST_PUTS_S: Final = 2.0
+
 PUBLISHERS: Final = 2
 """Clients that publish then: few, so that each has values before and after a handover."""
 
 SETTLING_FIRST: Final = 1_000_000_000
 FINAL_FIRST: Final = 2_000_000_000
+LAST_FIRST: Final = 3_000_000_000
 """The first values that are put in then."""
 
 
@@ -67,15 +77,21 @@ class Turns(msgspec.Struct, frozen=True):
 
     Attributes:
         active: that process, by queue.
+        leaves: whether clients leave.
     """
 
     active: tuple[tuple[str, int], ...] = ()
+    leaves: bool = True
 
     def op(self, ctx: Context) -> Result:
         """The next one; it never ends."""
         if not ctx.free:
             return PENDING, self
-        name, leaves, by_the_active = ctx.rng.choice(NAMES), ctx.rng.random() < LEAVES, ctx.rng.random() < BY_THE_ACTIVE
+        name, leaves, by_the_active = (
+            ctx.rng.choice(NAMES),
+            self.leaves and ctx.rng.random() < LEAVES,
+            ctx.rng.random() < BY_THE_ACTIVE,
+        )
         template = invoke("leave" if leaves else "consume", key=name)
         process = dict(self.active).get(name)
         op = None
@@ -84,9 +100,7 @@ class Turns(msgspec.Struct, frozen=True):
         op = op or assign(template, ctx)
         if op is None:
             return PENDING, self
-        if name == WITH_PRIORITIES and not leaves:
-            op = msgspec.structs.replace(op, value=op.process % PRIORITIES)
-        return op, self
+        return with_priority(op), self
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """Note who was given a message, and who left."""
@@ -99,7 +113,38 @@ class Turns(msgspec.Struct, frozen=True):
         elif active.get(event.key or "") == event.process:
             del active[event.key or ""]
         found = tuple(active.items())
-        return self if found == self.active else Turns(found)
+        return self if found == self.active else Turns(found, self.leaves)
+
+
+def with_priority(op: Op) -> Op:
+    """The op, as its process calls it where consumers have priorities."""
+    if op.f != "consume" or op.key != WITH_PRIORITIES:
+        return op
+    return msgspec.structs.replace(op, value=op.process % PRIORITIES)
+
+
+class Asks(msgspec.Struct, frozen=True):
+    """Each free client asks each queue once; an op that fails is not repeated.
+
+    Attributes:
+        left: of the queues, by thread that asked one.
+    """
+
+    left: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    def op(self, ctx: Context) -> Result:
+        """The next one."""
+        left = dict(self.left)
+        for thread in bits(ctx.free):
+            names = left.get(thread, NAMES)
+            if names:
+                op = Op(process=ctx.processes[thread], type="invoke", f="consume", key=names[0])
+                return with_priority(op), Asks(tuple({**left, thread: names[1:]}.items()))
+        return None if all(not left.get(thread, NAMES) for thread in bits(ctx.threads)) else (PENDING, self)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """What comes of it changes nothing."""
+        return self
 
 
 class SingleActiveClient(SessionClient[SingleActive]):
@@ -155,7 +200,11 @@ def single_active(
         client=SingleActiveClient(),
         generator=mix(Enqueues(names=NAMES), Turns(), weights=list(WEIGHTS)),
         final_generator=phases(
-            clients(time_limit(SETTLING_S, stagger(1 / SETTLING_HZ, settling))), clients(time_limit(FINAL_S, final))
+            clients(time_limit(SETTLING_S, stagger(1 / SETTLING_HZ, settling))),
+            clients(time_limit(FINAL_S, final)),
+            clients(time_limit(LAST_PUTS_S, limit(LAST_PUTS, Enqueues(LAST_FIRST, NAMES)))),
+            clients(time_limit(LAST_S, stagger(1 / LAST_HZ, Turns(leaves=False)))),
+            clients(Asks()),
         ),
         checkers=(CheckerSpec("single-active"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
         fs=fs,

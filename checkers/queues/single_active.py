@@ -1,5 +1,6 @@
 """Queues with a single active consumer: one consumer at a time is given messages, in the order of their publishers.
 
+    starved      an acknowledged value never came out, although consumers waited for it (`.starved`)
     shared       a consumer was given a message between two that another one was given, which had not ended meanwhile
     order        a message came out for the first time after a later one of its publisher
     unexpected   a message came out that no client had put in by then, or whose put certainly failed
@@ -20,7 +21,8 @@ A consumer has a message until it reports it. So it is `shared` as well if meanw
 of the same publisher: whoever comes next, of whatever priority, waits until the one before has settled what it has.
 
 `order`: a message that was given before, to a client that never learned of it, may come late, and is then marked as
-redelivered. One that is not so marked may not. Nothing is said about loss: that is for the checker `queue`.
+redelivered. One that is not so marked may not. But for a queue that starves its consumers nothing is said about loss:
+that is for the checker `queue`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
 from splitbrain.checkers.queues.calm import Calm
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
+from splitbrain.checkers.queues.starved import WAIT_NS, Ending, endings, starved
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, client_calls, ints, is_equal
 from splitbrain.results.columns import array
@@ -49,7 +52,7 @@ from splitbrain.results.reasons import Code, Reason
 SETTLE_S: Final = 15.0
 """How long after a fault the system may still hand over because of it."""
 
-_MOST_SEVERE_FIRST: Final = ("unexpected", "shared", "order")
+_MOST_SEVERE_FIRST: Final = ("unexpected", "starved", "shared", "order")
 
 
 class SingleActive(OfOneRun):
@@ -78,10 +81,11 @@ class SingleActive(OfOneRun):
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
         chosen = is_equal(table, "f", enqueue) | is_equal(table, "f", consume)
-        ends = _ends(client_calls(table), leave)
+        every = client_calls(table)
+        ends, ended = _ends(every, leave), endings(every, leave)
         index = ints(table, "index")[chosen]
         reading = read(client_calls(table.filter(array(chosen)).combine_chunks()), Functions(enqueue, consume, ""))
-        verdict = _Judge(reading, _given(reading, ends, index), calm).verdict(self.name)
+        verdict = _Judge(reading, _given(reading, ends, index), ended, calm).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
@@ -162,11 +166,12 @@ def _priority(reading: Reading, row: int) -> int:
 class _Judge:
     """One run, in rows of the table of its ops on queues: row order is real-time order."""
 
-    def __init__(self, reading: Reading, given: Sequence[Given], calm: Calm) -> None:
+    def __init__(self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm) -> None:
         self.table = reading.calls.table
         self.reading = reading
         self.items = reading.items
         self.given = given
+        self.ended = ended
         self.calm = calm
         self.time = ints(self.table, "time")
         self.counts: Counter[str] = Counter()
@@ -177,7 +182,10 @@ class _Judge:
             self.by_item.setdefault(each.item, []).append(each)
 
     def verdict(self, checker: str) -> Verdict:
-        rules = (self._unexpected(), self._shared(), self._shared_in_time(), self._held(), self._order())
+        rules = (
+            *(self._unexpected(), self._starved()),
+            *(self._shared(), self._shared_in_time(), self._held(), self._order()),
+        )
         findings = [finding for rule in rules for finding in rule]
         self.counts.update(finding.anomaly for finding in findings)
         figures = self._figures()
@@ -203,6 +211,17 @@ class _Judge:
                 yield Finding("unexpected", f"Unexpected: {said}, and no client had put it in.", (each.by,))
             elif self.items.failed[each.item]:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
+
+    def _starved(self) -> Iterator[Finding]:
+        for each in starved(self.reading, self.ended, self.calm):
+            consumers = counted(each.consumers, "consumer")
+            acknowledged = int(self.items.acknowledged[each.item])
+            sentence = (
+                f"Starved: {self._named(each.item)} was acknowledged by {answer(self.table, acknowledged)}, and never "
+                f"came out: {consumers} of the queue waited for more than {WAIT_NS // 1_000_000_000} s, the last one "
+                f"until {answer(self.table, each.row)}. None came, left or failed meanwhile, and no fault was in force."
+            )
+            yield Finding("starved", sentence, (acknowledged, each.row))
 
     def _shared(self) -> Iterator[Finding]:
         for line in self._lines():

@@ -536,3 +536,93 @@ def test_many_subscriptions_of_one_process_are_judged_in_their_own_seconds() -> 
     assert verdict.valid == "true"
     assert verdict.figures["consumers"] == 10_000
     assert verdict.seconds < 3
+
+
+# --- queues that give nothing -----------------------------------------------------------------------------------------
+
+
+def waits(script: Script, seconds: float) -> None:
+    """Time passes: an op takes 0.2 s."""
+    for _ in range(round(5 * seconds)):
+        script.call(9, "consume", None, None, key="other")
+
+
+def nothing(script: Script, *consumers: int) -> None:
+    for consumer in consumers:
+        script.call(consumer, "consume", None, None, key="q")
+
+
+def starving(script: Script, *, wait_s: float = 6.0) -> None:
+    """Two consumers are given what is put in at first, and later nothing."""
+    nothing(script, 1, 2)
+    put(script, 0, 1)
+    consumed(script, 1, 1)
+    put(script, 0, 2)
+    waits(script, wait_s)
+    nothing(script, 1, 2)
+
+
+def test_a_queue_that_gives_nothing_to_consumers_that_wait_starves_them() -> None:
+    script = Script()
+    starving(script)
+    verdict = judge(script)
+    assert verdict.anomalies == ("starved",)
+    assert verdict.sentence == (
+        "Starved: value 2 of queue 'q' was acknowledged by n1 at 0.900 s, and never came out: 2 consumers of the queue "
+        "waited for more than 5 s, the last one until n3 at 7.300 s. None came, left or failed meanwhile, and no fault "
+        "was in force."
+    )
+
+
+def test_a_queue_that_gives_nothing_for_a_while_only_or_has_nothing_starves_nobody() -> None:
+    script = Script()
+    starving(script, wait_s=4.0)
+    assert judge(script).anomalies == ()
+    script = Script()
+    starving(script)
+    consumed(script, 1, 2)
+    assert judge(script).anomalies == ()
+    script = Script()
+    nothing(script, 1)
+    put(script, 0, 1, how="info")
+    waits(script, 6.0)
+    nothing(script, 1)
+    assert judge(script).anomalies == ()
+
+
+@pytest.mark.parametrize(("f", "how"), [("leave", "ok"), ("consume", "fail"), ("consume", "info"), ("enqueue", "fail")])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_consumer_that_ends_may_have_had_what_another_one_is_given_only_now(f: str, how: OpType, again: bool) -> None:
+    script = Script()
+    starving(script)
+    script.call(1, f, 99 if f == "enqueue" else None, how=how, key="q")
+    nothing(script, 2, *([1] if again and how != "info" else []))
+    assert judge(script).anomalies == ()
+    waits(script, 6.0)
+    nothing(script, 2, *([1] if again and how != "info" else []))
+    assert judge(script).anomalies == (("starved",) if how == "info" or f == "leave" or again else ())
+
+
+def test_a_consumer_that_was_not_asked_again_may_have_it_and_one_that_began_late_may_get_it() -> None:
+    script = Script()
+    starving(script)
+    nothing(script, 3)
+    assert judge(script).anomalies == ()
+    script = Script()
+    nothing(script, 3)
+    starving(script)
+    assert judge(script).anomalies == ()
+    waits(script, 1.0)
+    nothing(script, 3)
+    assert judge(script).anomalies == ("starved",)
+
+
+def test_a_fault_excuses_it() -> None:
+    script = Script()
+    nothing(script, 1, 2)
+    put(script, 0, 1)
+    fault(script, "partition", "start")
+    fault(script, "heal", "stop")
+    waits(script, 6.0)
+    nothing(script, 1, 2)
+    assert judge(script, settle_s=2).anomalies == ()

@@ -20,7 +20,7 @@ from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.single_active import NAMES, PRIORITIES, WITH_PRIORITIES, SingleActiveClient
+from splitbrain.workloads.single_active import NAMES, PRIORITIES, WITH_PRIORITIES, Asks, SingleActiveClient
 
 
 @dataclass
@@ -190,3 +190,17 @@ def test_a_client_acknowledges_what_it_reports_and_refuses_ops_that_it_does_not_
             await client.invoke(test, op("peek"))
 
     asyncio.run(main())
+
+
+def test_each_client_asks_each_queue_once_at_the_end() -> None:
+    left: Any = Asks()
+    streams = Streams(1)
+    ctx = Context.initial(3, ("n1", "n2"), streams["workload"], streams["nemesis"])
+    ctx = ctx.restrict(~ctx.nemesis_bit)
+    found: list[Op] = []
+    while (result := left.op(ctx)) is not None:
+        op, left = result
+        assert isinstance(op, Op)
+        found.append(op)
+    assert sorted((op.process, op.key) for op in found) == [(process, name) for process in range(3) for name in NAMES]
+    assert {op.value for op in found if op.key == WITH_PRIORITIES} == {0, 1}
