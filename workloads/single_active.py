@@ -33,8 +33,8 @@ NAMES: Final = ("sa0", "sa1")
 """Of the queues."""
 
 WITH_PRIORITIES: Final = "sa1"
-PRIORITIES: Final = 2
-"""A process has the same one all the time: its number, modulo this."""
+"""There processes of the last client have priority 1, and all others 0: with more like it, one of them would be there
+most of the time, and few would have to give way."""
 
 WEIGHTS: Final = (1, 4)
 """Of publishes, and of what consumers do."""
@@ -55,6 +55,10 @@ FINAL_S: Final = 8.0
 FINAL_HZ: Final = 60.0
 """Of the time after that."""
 
+BACKLOG: Final = 80
+BACKLOG_S: Final = 3.0
+"""So much is put in before the final phase, within so long: one that takes over finds something, and at once."""
+
 LAST_PUTS: Final = 6
 LAST_S: Final = 6.0
 LAST_HZ: Final = 20.0
@@ -67,8 +71,9 @@ PUBLISHERS: Final = 2
 """Clients that publish then: few, so that each has values before and after a handover."""
 
 SETTLING_FIRST: Final = 1_000_000_000
-FINAL_FIRST: Final = 2_000_000_000
-LAST_FIRST: Final = 3_000_000_000
+BACKLOG_FIRST: Final = 2_000_000_000
+FINAL_FIRST: Final = 3_000_000_000
+LAST_FIRST: Final = 4_000_000_000
 """The first values that are put in then."""
 
 
@@ -100,11 +105,12 @@ class Turns(msgspec.Struct, frozen=True):
         op = op or assign(template, ctx)
         if op is None:
             return PENDING, self
-        return with_priority(op), self
+        return with_priority(op, ctx), self
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Note who was given a message, and who left."""
-        was_given = event.f == "consume" and event.type == "ok" and event.value is not None
+        """Note who was given a message, or is to be, as all others give way to it; and who left."""
+        asked = event.f == "consume" and event.type == "ok"
+        was_given = asked and (event.value is not None or _goes_first(event.key, event.process, ctx))
         if not was_given and (event.f != "leave" or event.type == "invoke"):
             return self
         active = dict(self.active)
@@ -116,11 +122,15 @@ class Turns(msgspec.Struct, frozen=True):
         return self if found == self.active else Turns(found, self.leaves)
 
 
-def with_priority(op: Op) -> Op:
+def _goes_first(name: str | None, process: int, ctx: Context) -> bool:
+    return name == WITH_PRIORITIES and ctx.thread_of(process) == ctx.concurrency - 1
+
+
+def with_priority(op: Op, ctx: Context) -> Op:
     """The op, as its process calls it where consumers have priorities."""
     if op.f != "consume" or op.key != WITH_PRIORITIES:
         return op
-    return msgspec.structs.replace(op, value=op.process % PRIORITIES)
+    return msgspec.structs.replace(op, value=int(_goes_first(op.key, op.process, ctx)))
 
 
 class Asks(msgspec.Struct, frozen=True):
@@ -139,7 +149,7 @@ class Asks(msgspec.Struct, frozen=True):
             names = left.get(thread, NAMES)
             if names:
                 op = Op(process=ctx.processes[thread], type="invoke", f="consume", key=names[0])
-                return with_priority(op), Asks(tuple({**left, thread: names[1:]}.items()))
+                return with_priority(op, ctx), Asks(tuple({**left, thread: names[1:]}.items()))
         return None if all(not left.get(thread, NAMES) for thread in bits(ctx.threads)) else (PENDING, self)
 
     def update(self, ctx: Context, event: Op) -> Generator:
@@ -201,6 +211,7 @@ def single_active(
         generator=mix(Enqueues(names=NAMES), Turns(), weights=list(WEIGHTS)),
         final_generator=phases(
             clients(time_limit(SETTLING_S, stagger(1 / SETTLING_HZ, settling))),
+            clients(time_limit(BACKLOG_S, reserve((publishers, limit(BACKLOG, Enqueues(BACKLOG_FIRST, NAMES)))))),
             clients(time_limit(FINAL_S, final)),
             clients(time_limit(LAST_PUTS_S, limit(LAST_PUTS, Enqueues(LAST_FIRST, NAMES)))),
             clients(time_limit(LAST_S, stagger(1 / LAST_HZ, Turns(leaves=False)))),
