@@ -60,6 +60,7 @@ WRITTEN_SEEN: Final = (
     "flags-late-is-undone",
     "keepers-patterns-not-watched",
     "patterns-on-the-way-ignored",
+    "replicas-record-keeps-those-that-left",
     "single-active-quiescing-not-counted",
     "single-active-waiting-stays-suspected",
     "stream-commits-earlier-epochs",
