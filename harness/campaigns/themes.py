@@ -444,6 +444,25 @@ QUEUES_AND_STREAMS: Final = Theme(
 )
 """Messages that come back, expire or are dropped: workloads that need members that stay, some calm, and quick syncs."""
 
+CALM_FEATURES: Final = Theme(
+    name="calm-features",
+    weight=2,
+    brings=("flags", "single-active", "conversion", "replicas"),
+    nemeses=(
+        *("kill-one", "kill-minority", "pause-one", "pause-minority", "power-one", "partition-one"),
+        *("partition-halves", "partition-leader", "restart-rolling"),
+    ),
+    kinds_max=2,
+    settings={"snapshot-interval": (16, 64, 512)},
+    worlds=("lan",),
+    concurrency=("2n", "3n"),
+    rates_hz=(50.0, 100.0),
+    time_limits_s=(60.0,),
+    intervals_s=(8.0,),
+    op_timeouts_s=(2.0, 5.0),
+)
+"""Features of brokers that few ops ask for, of which each takes a while and needs its members: one fault at a time."""
+
 STARTING_SLOWLY: Final = Theme(
     name="starting-slowly",
     workloads=("tree", "register", "read-modes"),
@@ -501,5 +520,5 @@ THEMES: Final = (
     *(CROWDS, CLIENT_LINKS),
     *(CHANGING_MEMBERS, HANDING_OVER, BARE_MAJORITIES, FORMER_GROUPS, SHORT_LIVES, SLOW_ELECTIONS),
     *(TWO_VIEWS_OF_MEMBERS, QUEUES_AND_STREAMS),
-    *(STARTING_SLOWLY, QUIET_CHANGES, CUT_METADATA),
+    *(STARTING_SLOWLY, QUIET_CHANGES, CUT_METADATA, CALM_FEATURES),
 )

@@ -262,7 +262,7 @@ def test_a_theme_favours_what_exists(theme: Theme) -> None:
 
 
 def test_two_of_three_seeds_draw_from_themes_and_each_has_its_share() -> None:
-    asked = msgspec.structs.replace(EVERYTHING, more=("stream",))
+    asked = msgspec.structs.replace(EVERYTHING, more=("stream", "flags"))
     counts = Counter(theme_of(seed, asked).name for seed in range(2000))
     assert 600 < counts.pop("open") < 734
     assert set(counts) == {theme.name for theme in THEMES}
@@ -645,6 +645,15 @@ def test_nodes_of_queues_are_away_for_long_more_often_in_a_hunt_for_them_alone()
         every = [draw(seed, asked) for seed in range(300) if theme_of(seed, asked) is OPEN]
         shares[workload] = sum(each.interval == PATIENT_INTERVAL_S for each in every) / len(every)
     assert shares["queue"] > 0.5 > shares["register"] > 0.2
+
+
+def test_where_a_theme_brings_replicas_a_node_is_away_until_they_are_replaced() -> None:
+    asked = asked_for(workload=None, nemesis=None, nodes=None, system="metadata", bug="", world="swarm")
+    drawn = [draw(seed, asked) for seed in range(1, 1000) if theme_of(seed, asked).name == "calm-features"]
+    replicas = [each for each in drawn if each.workload == "replicas"]
+    assert len(replicas) > 5
+    assert {each.interval for each in replicas} == {PATIENT_INTERVAL_S}
+    assert {each.interval for each in drawn if each.workload != "replicas"}.isdisjoint({PATIENT_INTERVAL_S})
 
 
 def test_a_fault_that_was_not_asked_for_is_not_held_for_long_either() -> None:
