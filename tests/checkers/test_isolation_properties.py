@@ -185,6 +185,8 @@ def test_where_only_sessions_count_another_process_may_see_less() -> None:
 def test_a_write_that_names_no_register_is_refused() -> None:
     with pytest.raises(UsageError, match="the number of its register"):
         judged("long-fork", did("write", [["w", 0, 1]], [["w", 0, 1]]))
+    with pytest.raises(UsageError, match="a 1 or null for each register"):
+        judged("long-fork", did("read", [["r", 0, None], ["r", 1, None]], [["r", 0, 1], ["r", 1, None]]))
 
 
 def test_real_time_is_nothing_to_a_long_fork() -> None:
