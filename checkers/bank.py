@@ -30,7 +30,8 @@ class Bank:
     """Judges reads (answer: balances by account) beside transfers.
 
     Options: `accounts`, how many there are, named "0", "1" and so on, and `total`, the sum of their balances at first.
-    What is not given is taken from the reads: what most of them found, of those the first.
+    What is not given is taken from the reads: what most of them found, of those the first. With `negative_balances`,
+    accounts may be overdrawn.
     """
 
     name = "bank"
@@ -40,16 +41,24 @@ class Bank:
         """Judge a run.
 
         Raises:
-            UsageError: an option is wrong.
+            UsageError: an option is wrong, or balances are fractions.
         """
         accounts, given = (_whole(options, name) for name in ("accounts", "total"))
+        overdrawn = options.get("negative_balances", False)
+        if not isinstance(overdrawn, bool):
+            raise UsageError(f"checker bank: option 'negative_balances' is true or false, not {overdrawn!r}.")
         calls = client_calls(history)
         rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
         reads = [(row, cell(history, "value", row)) for row in rows]
         usual = _usual([balances for _, balances in reads])
         names = list(usual) if accounts is None else [str(account) for account in range(accounts)]
         total = sum(usual.values()) if given is None else given
-        findings = [found for row, balances in reads for found in _findings(history, row, balances, names, total)]
+        findings = [
+            found
+            for row, balances in reads
+            for found in _findings(history, row, balances, names, total)
+            if not (overdrawn and found.anomaly == "negative-balance")
+        ]
         figures = {
             "reads": len(reads),
             "transfers": int(np.count_nonzero(calls.are("transfer") & calls.ended("ok"))),
@@ -86,6 +95,8 @@ def _usual(reads: Sequence[Any]) -> Mapping[str, int]:
 
 def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: int) -> Iterable[Finding]:
     balances = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if any(type(balance) is float for balance in balances.values()):
+        raise UsageError(f"checker bank: balances must be whole numbers, which add up exactly, not {balances!r:.80}.")
     said = f"{by_key.answer(table, row)} answered"
     if (
         not balances

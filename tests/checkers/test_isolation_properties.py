@@ -182,6 +182,21 @@ def test_where_only_sessions_count_another_process_may_see_less() -> None:
     assert judged("monotonic", steps, sessions=True).anomalies == ("went-back",)
 
 
+def test_accounts_may_be_overdrawn_where_the_test_says_so() -> None:
+    steps = at_once(("transfer", TRANSFER, TRANSFER), ("read", None, EVEN), ("read", None, {"0": -3, "1": 23}))
+    assert judged("bank", steps).anomalies == ("negative-balance",)
+    verdict = judged("bank", steps, negative_balances=True)
+    assert (verdict.valid, verdict.inconclusive) == ("true", ())
+    assert judged("bank", did("read", None, {"0": -3, "1": 24}), negative_balances=True, total=20).valid == "false"
+    with pytest.raises(UsageError, match="negative_balances"):
+        judged("bank", steps, negative_balances="yes")
+
+
+def test_balances_that_are_fractions_are_refused() -> None:
+    with pytest.raises(UsageError, match="whole numbers"):
+        judged("bank", did("read", None, {"0": 10.5, "1": 9.5}))
+
+
 def test_a_write_that_names_no_register_is_refused() -> None:
     with pytest.raises(UsageError, match="the number of its register"):
         judged("long-fork", did("write", [["w", 0, 1]], [["w", 0, 1]]))
