@@ -241,3 +241,9 @@ def test_an_add_may_be_the_increment_that_answers_the_sum() -> None:
     script = Script()
     script.call(0, "add", 5, 6)
     assert judge(script.ops, increment="add").anomalies == ("counted-twice",)
+
+
+def test_an_op_without_a_time_is_at_zero_and_not_at_minus_zero() -> None:
+    invoke = Op(index=0, time=-1, process=0, type="invoke", f="read")
+    verdict = judge([invoke, Op(index=1, time=-1, process=0, type="ok", f="read", value=3)])
+    assert "process 0 at 0.000 s" in verdict.sentence
