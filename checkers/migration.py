@@ -65,7 +65,7 @@ class MigrationChecker(OfOneRun):
 
         Raises:
             UsageError: an option is unknown, or wrong.
-        HistoryFormatError: a value is none of its op.
+            HistoryFormatError: a value is none of its op.
         """
         wants_way_back = _wants_way_back(options)
         calls = _calls(history)
