@@ -20,17 +20,19 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import Partition, Verdict
-from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.calls import Bools, Calls, cell, client_calls
+from splitbrain.results.columns import codes
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 
 class Bank:
-    """Judges reads (answer: balances by account) beside transfers.
+    """Judges reads (answer: balances by account) beside transfers. Ops with different keys are about different banks.
 
     Options: `accounts`, how many there are, named "0", "1" and so on, and `total`, the sum of their balances at first.
-    What is not given is taken from the reads: what most of them found, of those the first.
+    What is not given is taken from the reads: what most of them found, of those the first. With `negative_balances`,
+    accounts may be overdrawn.
     """
 
     name = "bank"
@@ -40,25 +42,33 @@ class Bank:
         """Judge a run.
 
         Raises:
-            UsageError: an option is wrong.
+            UsageError: an option is wrong, or balances are fractions.
         """
         accounts, given = (_whole(options, name) for name in ("accounts", "total"))
+        overdrawn = options.get("negative_balances", False)
+        if not isinstance(overdrawn, bool):
+            raise UsageError(f"checker bank: option 'negative_balances' is true or false, not {overdrawn!r}.")
         calls = client_calls(history)
-        rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
-        reads = [(row, cell(history, "value", row)) for row in rows]
-        usual = _usual([balances for _, balances in reads])
-        names = list(usual) if accounts is None else [str(account) for account in range(accounts)]
-        total = sum(usual.values()) if given is None else given
-        findings = [found for row, balances in reads for found in _findings(history, row, balances, names, total)]
+        banks = [bank for chosen in _by_key(calls) if (bank := _Bank(calls, chosen)).reads]
+        findings: list[Finding] = []
+        totals: list[int] = []
+        for bank in banks:
+            usual = _usual([balances for _, balances in bank.reads])
+            names = list(usual) if accounts is None else [str(account) for account in range(accounts)]
+            totals.append(sum(usual.values()) if given is None else given)
+            for row, balances in bank.reads:
+                found = _findings(history, row, balances, names, totals[-1])
+                findings += [each for each in found if not (overdrawn and each.anomaly == "negative-balance")]
+        findings.sort(key=lambda each: each.rows)
         figures = {
-            "reads": len(reads),
+            "reads": sum(len(bank.reads) for bank in banks),
             "transfers": int(np.count_nonzero(calls.are("transfer") & calls.ended("ok"))),
-            "states": len({str(balances) for _, balances in reads}),
-            "beside_transfers": _beside_transfers(calls),
+            "states": max((bank.states for bank in banks), default=0),
+            "beside_transfers": sum(bank.beside_transfers for bank in banks),
         }
         judge = by_key.Judge(self.name, "total of balances")
-        found = judge.key(None, history, findings, _praise(figures, total), figures, exercised=bool(reads))
-        return _with_reasons(found, figures)
+        verdict = judge.key(None, history, findings, _praise(figures, totals), figures, exercised=figures["reads"] > 0)
+        return _with_reasons(verdict, figures)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The one verdict."""
@@ -86,6 +96,8 @@ def _usual(reads: Sequence[Any]) -> Mapping[str, int]:
 
 def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: int) -> Iterable[Finding]:
     balances = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if any(type(balance) is float for balance in balances.values()):
+        raise UsageError(f"checker bank: balances must be whole numbers, which add up exactly, not {balances!r:.80}.")
     said = f"{by_key.answer(table, row)} answered"
     if (
         not balances
@@ -105,20 +117,42 @@ def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: in
         yield Finding("negative-balance", sentence, (row,))
 
 
-def _beside_transfers(calls: Calls) -> int:
-    """How many reads were under way at the same time as a transfer that was acknowledged."""
-    transfers = calls.are("transfer") & calls.ended("ok")
-    begun, ended = np.sort(calls.invoke[transfers]), np.sort(calls.complete[transfers])
-    reads = calls.are("read") & calls.ended("ok")
-    before_end = np.searchsorted(begun, calls.complete[reads])
-    return int(np.count_nonzero(before_end > np.searchsorted(ended, calls.invoke[reads])))
+class _Bank:
+    """The accounts of one key: rows of answered reads with their balances, and what they saw."""
+
+    def __init__(self, calls: Calls, chosen: Bools) -> None:
+        self._calls = calls
+        self._reads = calls.are("read") & calls.ended("ok") & chosen
+        self._transfers = calls.are("transfer") & calls.ended("ok") & chosen
+        self.reads = [(row, cell(calls.table, "value", row)) for row in calls.complete[self._reads].tolist()]
+
+    @property
+    def states(self) -> int:
+        """How many different balances were found."""
+        return len({str(balances) for _, balances in self.reads})
+
+    @property
+    def beside_transfers(self) -> int:
+        """How many reads were under way at the same time as a transfer that was acknowledged."""
+        invoke, complete = self._calls.invoke, self._calls.complete
+        begun, ended = np.sort(invoke[self._transfers]), np.sort(complete[self._transfers])
+        before_end = np.searchsorted(begun, complete[self._reads])
+        return int(np.count_nonzero(before_end > np.searchsorted(ended, invoke[self._reads])))
 
 
-def _praise(figures: Mapping[str, int], total: int) -> str:
+def _by_key(calls: Calls) -> Iterable[Bools]:
+    """Which ops are of each key: each has accounts of its own."""
+    keys, names = codes(calls.table["key"])
+    of_calls = keys[calls.invoke]
+    return (of_calls == number for number in range(len(names)))
+
+
+def _praise(figures: Mapping[str, int], totals: Sequence[int]) -> str:
     if not figures["reads"]:
         return "No balance was ever read."
+    found = f"{totals[0]} in all" if len(totals) == 1 else f"the total of their bank, of {len(totals)}"
     return (
-        f"All {counted(figures['reads'], 'read')} found {total} in all, in {counted(figures['states'], 'state')} of "
+        f"All {counted(figures['reads'], 'read')} found {found}, in {counted(figures['states'], 'state')} of "
         f"the accounts; {figures['beside_transfers']} of them were under way beside a transfer."
     )
 

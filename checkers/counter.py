@@ -8,7 +8,7 @@
 
 An increment of unknown outcome may count or not, so each of them widens the bounds of all sums after it; the last two
 rules do not depend on them. All amounts are whole and more than 0 for those two; the first two hold for any whole ones.
-(The bounds are those of Jepsen's counter checker; there, increments answer nothing.)
+(The bounds are those of Jepsen's counter checker; there, increments are named `add` and answer nothing.)
 
 Every finding refutes linearizability; the reverse does not hold. `linearizable` with the model "counter" is exact, and
 cannot always be decided where many outcomes are unknown. This checker always answers.
@@ -38,6 +38,10 @@ _NEVER: Final = 1 << 62
 """The row at which an op ended whose end is not in the history."""
 
 
+_ADD: Final = "add"
+"""The function of an increment that answers nothing."""
+
+
 class Change(msgspec.Struct, frozen=True):
     """An increment that happened, or may have: rows of its invocation and end, its amount, and whether it happened."""
 
@@ -61,6 +65,8 @@ _JUDGE: Final = by_key.Judge("counter", "bounds of sums")
 
 class CounterChecker:
     """Judges one key: increments (value: the amount; answer: the sum afterwards), and reads (answer: the sum).
+
+    An `add` (value: the amount), as Jepsen's counters have it, is an increment that answers no sum.
 
     Options: `increment` and `read`, the functions' names (default "increment" and "read"), and `initial`, the number at
     first (default 0). A read that answers null found that. An increment whose answer is null says no sum.
@@ -128,9 +134,15 @@ class _Judge:
         self.initial = initial
         self.key = "the counter" if key is None else f"counter {key!r}"
         is_increment = calls.are(increment)
-        happened, unknown = is_increment & calls.ended("ok"), is_increment & calls.ended("info")
-        self.changes = [*self._changes(calls, happened, certain=True), *self._changes(calls, unknown, certain=False)]
-        own = [change.by for change in self.changes if change.certain]
+        is_change = is_increment | (calls.are(_ADD) & (read != _ADD))
+        happened = is_increment & calls.ended("ok")
+        answered, silent = self._changes(calls, happened, certain=True), is_change & ~happened
+        self.changes = [
+            *answered,
+            *self._changes(calls, silent & calls.ended("ok"), certain=True),
+            *self._changes(calls, silent & calls.ended("info"), certain=False),
+        ]
+        own = [change.by for change in answered]
         self.sums = [*self._sums(calls, happened, own), *self._sums(calls, calls.are(read) & calls.ended("ok"), None)]
         self.sums.sort(key=lambda each: each.complete)
         self.exact = 0

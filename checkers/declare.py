@@ -26,6 +26,7 @@ from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import Calls, cell, client_calls
 from splitbrain.results.columns import array
 from splitbrain.results.quantities import counted
+from splitbrain.results.reasons import Code, Reason
 
 _JUDGE: Final = by_key.Judge("declare", "one winner")
 
@@ -62,17 +63,29 @@ class Declare:
             "never_read": int(not judge.reads),
         }
         findings, exercised = judge.findings(), bool(judge.reads)
-        return _JUDGE.key(key, judge.table, findings, judge.praise(), figures, exercised=exercised)
+        verdict = _JUDGE.key(key, judge.table, findings, judge.praise(), figures, exercised=exercised)
+        return verdict if judge.exists else _with_nothing_created(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken keys first. Keys that no op read prove nothing; if no key was read, the run is unknown."""
-        return _JUDGE.run(verdicts, lambda proven, _: _praise(len(proven)))
+        found = list(verdicts)
+        verdict = _JUDGE.run(found, lambda proven, _: _praise(len(proven)))
+        exists = any(each.valid == "true" and not each.inconclusive for each in found)
+        return verdict if exists else _with_nothing_created(verdict)
 
 
 def _praise(keys: int) -> str:
     if not keys:
         return "No key was ever read."
     return f"On each of {counted(keys, 'key')} at most one creation won, and every read agrees with it."
+
+
+def _with_nothing_created(verdict: Verdict) -> Verdict:
+    """A verdict, which proves too little where no key that was read is known to exist."""
+    if verdict.valid != "true":
+        return verdict
+    reason = Reason(Code.NO_OCCASION, "No key that was read was created: no read could have been wrong.")
+    return msgspec.structs.replace(verdict, inconclusive=(reason,))
 
 
 class _Judge:
@@ -173,6 +186,11 @@ class _Judge:
                     f"that began at {self._at(read.invoke)} found nothing: {self._answer(read)}.",
                     (known.complete, read.invoke, read.complete),
                 )
+
+    @property
+    def exists(self) -> bool:
+        """Whether the key is known to have been created."""
+        return bool(self.won) or any(read.value is not None for read in self.reads)
 
     def praise(self) -> str:
         """What there is to say where nothing is wrong."""

@@ -247,7 +247,7 @@ def or_set_up(recorded: Recorded, spec: CheckerSpec) -> Generator[Verdict]:
     try:
         yield from recorded.answers(spec)
     except UsageError as error:
-        yield broken(spec.name, error, _SET_UP)
+        yield refused(spec.name, error)
 
 
 def last(answers: Iterable[Verdict]) -> Verdict:
@@ -502,6 +502,16 @@ def broken(name: str, error: BaseException, doing: str, *, key: str | None = Non
         "traceback": "".join(traceback.format_exception(error)),
     }
     return _unknown(crash)
+
+
+def refused(name: str, error: UsageError) -> Verdict:
+    """The verdict of a checker that was asked for what is wrong: it is a crash that the test's author mends."""
+    return broken(name, error, _SET_UP)
+
+
+def is_refused(verdict: Verdict) -> bool:
+    """Whether it is one."""
+    return any(crash["doing"] == _SET_UP for crash in verdict.evidence.get(_CRASHES, ()))
 
 
 def stopped(name: str, why: str, details: str, known: Verdict | None) -> Verdict:

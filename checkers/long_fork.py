@@ -43,7 +43,7 @@ class LongFork:
         """Judge the ops of one group.
 
         Raises:
-            UsageError: a write does not name its register by number.
+            UsageError: a write does not name its register by number, or a read answered a transaction.
         """
         calls = client_calls(history)
         key = cell(history, "key", 0) if history.num_rows else None
@@ -91,8 +91,17 @@ def _seen(row: int, answer: Any) -> Seen:
 
 
 def _values(answer: Any) -> list[Any]:
-    """What a read found in each register; an answer that is no list is of one."""
-    return cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    """What a read found in each register; an answer that is no list is of one.
+
+    Raises:
+        UsageError: it is a transaction, as Jepsen's long forks have it.
+    """
+    values = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    if any(isinstance(value, list | dict) for value in values):
+        raise UsageError(
+            f"checker long-fork: a read answers a list, a 1 or null for each register of its key, not {answer!r:.80}."
+        )
+    return values
 
 
 def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Mapping[Any, int]) -> Iterable[Finding]:

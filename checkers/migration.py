@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers import by_key
@@ -39,8 +40,8 @@ from splitbrain.checkers.moved_entities import (
     store_of,
 )
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import OPEN, cell, client_calls
-from splitbrain.results.errors import UsageError
+from splitbrain.results.calls import OPEN, cell, client_calls, shaped
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
@@ -64,6 +65,7 @@ class MigrationChecker(OfOneRun):
 
         Raises:
             UsageError: an option is unknown, or wrong.
+            HistoryFormatError: a value is none of its op.
         """
         wants_way_back = _wants_way_back(options)
         calls = _calls(history)
@@ -105,14 +107,57 @@ def _calls(history: pa.Table) -> list[Call]:
     for invoke, complete in zip(pairs.invoke.tolist(), pairs.complete.tolist(), strict=True):
         how = "info" if complete == OPEN else str(cell(history, "type", complete))
         f = str(cell(history, "f", invoke))
-        asked = cell(history, "value", invoke)
-        entity, declares = split(asked) if f in (DECLARE, DELETE) else ((), THERE)
-        value = None if complete == OPEN else cell(history, "value", complete)
+        entity, declares = ((), THERE)
+        if f in (DECLARE, DELETE):
+            entity, declares = split(_entity(history, invoke, shaped(history, invoke, list[Any])))
+        value = None if complete == OPEN else _answer(history, complete, f, how)
         if f == "roll-back" and how == "ok" and isinstance(value, Mapping) and "refused" in value:
             how = "fail"  # as histories have it that are older
         until = NEVER if how == "info" else complete
         found.append(Call(f, invoke, NEVER if complete == OPEN else complete, until, how, entity, value, declares))
     return found
+
+
+def _entity(history: pa.Table, row: int, entity: list[Any]) -> list[Any]:
+    """An entity, if it is one.
+
+    Raises:
+        HistoryFormatError: it is not.
+    """
+    *names, last = entity or [[]]
+    if any(isinstance(name, list | dict) for name in names) or isinstance(last, list):
+        raise HistoryFormatError(
+            "history",
+            f"op {cell(history, 'index', row)}: an entity is a list of its kind, its names and its value, a map, where "
+            f"it has one; not {entity!r:.80}.",
+        )
+    return entity
+
+
+def _answer(history: pa.Table, row: int, f: str, how: str) -> Any:
+    """What an op answered.
+
+    Raises:
+        HistoryFormatError: it is no answer of that function.
+    """
+    if how == "ok" and f == DELETE:
+        shaped(history, row, _Deleted)
+    elif how == "ok" and f == LOOK:
+        for entity in shaped(history, row, _Looked).entities:
+            _entity(history, row, entity)
+    return cell(history, "value", row)
+
+
+class _Deleted(msgspec.Struct, frozen=True):
+    """What a deletion answers."""
+
+    was_there: bool
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    """What a look at entities answers."""
+
+    entities: list[list[Any]]
 
 
 def _figures(calls: Sequence[Call]) -> dict[str, int]:

@@ -141,9 +141,13 @@ def _passing(calls: Sequence[Call]) -> frozenset[Entity]:
     return frozenset(
         call.entity[1:3]
         for call in calls
-        if call.entity[:1] == ("exchange",)
-        and (call.entity[-1] is True or (call.declares != THERE and msgspec.json.decode(call.declares)["auto_delete"]))
+        if call.entity[:1] == ("exchange",) and (call.entity[-1] is True or _says(call.declares, "auto_delete"))
     )
+
+
+def _says(declares: State, what: str) -> bool:
+    """Whether a value is declared in which that is so."""
+    return declares != THERE and bool(msgspec.json.decode(declares).get(what))
 
 
 def _facts(about: Sequence[Call]) -> Iterator[Fact]:

@@ -146,4 +146,4 @@ def place(table: pa.Table, row: int) -> dict[str, Any]:
 
 def seconds(time_ns: int) -> float:
     """Nanoseconds as seconds, to the microsecond."""
-    return round(time_ns / 1e9, 6)
+    return round(time_ns / 1e9, 6) + 0.0  # of an op without a time (-1) 0.0, not -0.0

@@ -39,7 +39,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the checker takes; times in seconds.
 
     Attributes:
-        nodes: all nodes of the test; those that the history and the telemetry name if none are given.
+        nodes: all nodes of the test; those that the history and the telemetry name if none are given. Without them, and
+            without telemetry of voters, no window is judged.
         groups: of which groups the members answer these ops: names, or patterns of names as in `fnmatch`; all groups
             that no node deleted if none are given. An answer does not say which of several groups gave it: it is wrong
             if none of them could give it.
@@ -139,7 +140,7 @@ class QuorumProgress(OfOneRun):
             algorithm="windows",
             sentence=_sentence(found, run),
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
-            inconclusive=(*_inconclusive(rules), *run.without_telemetry()),
+            inconclusive=(*_inconclusive(rules), *run.without_telemetry(), *run.without_voters()),
             evidence=evidence(found),
             figures={"rules": rules, **run.figures(found, results)},
         )
@@ -177,6 +178,13 @@ _NO_OPS: Final = Reason(
     Code.NOT_EXERCISED,
     "clients invoked no op that needs a quorum: availability could not be judged.",
     "Give it a longer --time-limit or a higher --rate.",
+)
+
+
+_NO_VOTERS: Final = Reason(
+    Code.NO_TELEMETRY,
+    "it is not known which nodes there are: neither the option nodes nor telemetry names the voters.",
+    "Give the checker the option nodes.",
 )
 
 
@@ -220,8 +228,11 @@ class _Run:
         self.offset_s = max(wanted.clock_offset_s, self.clocks.error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
-        self.windows, self.no_majority = windows_and_no_majority(
-            self.events, self.answering, self.nodes, 0, self.offset_ns
+        self.knows_voters = bool(wanted.nodes) or len(self.groups) > 0
+        self.windows, self.no_majority = (
+            windows_and_no_majority(self.events, self.answering, self.nodes, 0, self.offset_ns)
+            if self.knows_voters
+            else ([], [])
         )
         self.stalls = _stalls(self.events)
         self.outages = outages(self.windows)
@@ -255,6 +266,13 @@ class _Run:
             return ()
         who = ", ".join(missing)
         return (Reason(Code.NO_TELEMETRY, f"{who} left no telemetry, and other nodes did: what it did is not known."),)
+
+    def without_voters(self) -> tuple[Reason, ...]:
+        """Why a run proves too little of which it is not known which nodes a majority is counted of.
+
+        Clients may have asked some of the nodes only.
+        """
+        return () if self.knows_voters else (_NO_VOTERS,)
 
     def findings(self) -> list[Finding]:
         """All violations, by rule."""

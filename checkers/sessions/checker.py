@@ -213,6 +213,12 @@ def _too_little(figures: Mapping[str, Any]) -> Reason | None:
             "several ops may have written, so that it is not known which version they saw.",
             "Write each value of a key once.",
         )
+    if not figures["reads"]:
+        return Reason(
+            Code.NO_OCCASION,
+            "Unknown: no read was answered, so that no order of the writes was seen.",
+            "Let each client read and write the same keys.",
+        )
     if not figures["compared"]:
         return Reason(
             Code.NO_OCCASION,

@@ -351,7 +351,11 @@ class _Merge(Job, Opened):
             yield engine.decode(self.each.broken[position])
             return
         spec, hot = self.specs[position], self.splits.get(position, ())
-        given = map(engine.decode, self.parts.get(position, ()))
+        given = sorted(map(engine.decode, self.parts.get(position, ())), key=engine.by_key_order)
+        wrong_request = next(filter(engine.is_refused, given), None)
+        if wrong_request is not None:  # what it says of other keys is no answer either
+            yield wrong_request
+            return
         try:
             parts = hot_keys.whole([*given, *self._of_nothing(spec)], hot)
             wrong = next((part for part in parts if part.valid == "false"), None)
@@ -360,7 +364,7 @@ class _Merge(Job, Opened):
             merged = engine.merge(checker(spec.name), spec, sorted(parts, key=engine.by_key_order))
             yield hot_keys.with_hot_keys(merged, hot)
         except UsageError as error:
-            yield engine.broken(spec.name, error, "being set up")
+            yield engine.refused(spec.name, error)
 
     def _of_nothing(self, spec: CheckerSpec) -> Iterator[Verdict]:
         """The verdict on a run without a single op, or without telemetry: no row, hence no group, speaks for it."""
@@ -409,7 +413,7 @@ class _OpenedGroup(Opened):
         try:
             yield self._verdict(checker(spec.name), spec)
         except UsageError as error:
-            yield engine.broken(spec.name, error, "being set up")
+            yield engine.refused(spec.name, error)
 
     def _verdict(self, each: AnyChecker, spec: CheckerSpec) -> Verdict:
         if each.partition == "whole run":

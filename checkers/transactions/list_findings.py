@@ -57,11 +57,16 @@ def first_flaws(
 
 @inlined
 def append_before(mops: Mops, table: Table, previous: I32, mop: Int) -> Int:
-    """The append to the same key before one of the same transaction; -1 for none, or one that others made too."""
+    """The append to the same key before one of the same transaction; -1 for none, or one that others made too.
+
+    Of an append that failed, another one of its value that may have happened has the place.
+    """
     at = previous[mop]
     while at >= 0 and mops.kind[at] == 0:
         at = previous[at]
-    return -1 if at < 0 or table.repeated[at] else np.int64(at)
+    if at < 0 or write_of(mops, table, mops.key[at], mops.value[at]) != at:
+        return np.int64(-1)
+    return np.int64(at)
 
 
 @kernel

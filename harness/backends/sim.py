@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import MessageConnection, Surroundings
@@ -141,6 +141,14 @@ class SimBackend:
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 
 
+AT_ONCE: Final = 0.5
+"""The share of losses of power that wait for nothing."""
+
+SYNC_LOOK_NS: Final = 250_000
+SYNC_LOOKS: Final = 1_000
+"""The others look so often, at this distance, whether a sync is under way: for a quarter of a second."""
+
+
 # --- deployments ------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +168,7 @@ class SimDeployment:
         simulation = test.system.capabilities.simulation
         assert simulation is not None, "the backend has checked it"
         self._test = test
+        self._runtime = runtime
         self._simulation = simulation
         self._network = SimNetwork(loop, runtime.streams, test.nodes, nature, trace)
         # Only a test that waits for marks pays for knowing which node passes them.
@@ -216,8 +225,23 @@ class SimDeployment:
     async def power_off(self, node: NodeId) -> NodeStatus:
         """End the node's process like a loss of power; the evidence has what was lost."""
         host = self._host(node)
+        await self._amid_a_sync(host)
         lost = host.power_off()
         return NodeStatus("stopped", host.status().life, {**host.status().evidence, **lost})
+
+    async def _amid_a_sync(self, host: SimHost) -> None:
+        """Half of the times, wait for a short while until a program is blocked by a sync.
+
+        One that syncs at once what it writes has nothing to lose at most other moments. Of nodes that lose power at the
+        same time all wait, or none does.
+        """
+        clock, streams = self._runtime.clock, self._runtime.streams
+        if not host.disk.blocks or streams[f"power/{clock.now_ns()}"].random() < AT_ONCE:
+            return
+        for _ in range(SYNC_LOOKS):
+            if host.disk.sync_under_way:
+                return
+            await clock.sleep_ns(SYNC_LOOK_NS)
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """Let the node's process do nothing until it is resumed."""

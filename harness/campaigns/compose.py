@@ -15,6 +15,7 @@ import msgspec
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.backends.sim import SimBackend, check_embeddable
 from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
+from splitbrain.harness.campaigns.calm import faults_end_s
 from splitbrain.harness.campaigns.configured import overridden
 from splitbrain.harness.campaigns.followable import check_passed, checked_faults, declared_marks
 from splitbrain.harness.campaigns.idle import idle
@@ -33,7 +34,6 @@ from splitbrain.harness.contract.test import (
     TIME_MAX_S,
     Backend,
     NemesisPackage,
-    System,
     Test,
     check_number,
 )
@@ -209,7 +209,7 @@ def compose(options: RunOptions) -> Test:
         nodes=nodes,
         system=system,
         workload=workload,
-        nemesis=_package(options, nemesis_names, nodes, backend, system),
+        nemesis=nemeses.build(()),
         bugs=bugs,
         settings=chosen(options.settings, system.capabilities.settings, options.system),
         concurrency=concurrency,
@@ -226,6 +226,7 @@ def compose(options: RunOptions) -> Test:
     )
     if isinstance(backend, SimBackend):
         check_embeddable(test)
+    test = dataclasses.replace(test, nemesis=_package(options, nemesis_names, test, backend))
     return with_judges(test, backend)
 
 
@@ -287,21 +288,21 @@ def _fault(name: str) -> str:
     return _own(name, nemeses.entry(name).name, nemeses.NEMESES)
 
 
-def _package(
-    options: RunOptions, nemesis_names: Sequence[str], nodes: tuple[str, ...], backend: Backend, system: System
-) -> NemesisPackage:
+def _package(options: RunOptions, nemesis_names: Sequence[str], test: Test, backend: Backend) -> NemesisPackage:
     """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
+    system, nodes = test.system, test.nodes
     if options.scheduled:
         scheduled = checked_faults(options.scheduled, nodes, "scheduled", nemesis_names)
         check_passed(scheduled, system, "scheduled", nemesis_names)
         package = nemeses.build(nemesis_names)
         needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.f, fault.value, nemesis_names))
         return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)
+    interval_s = _interval_s(options, len(nemeses.kinds(nemesis_names)))
     return nemeses.build(
         nemesis_names,
-        interval_s=_interval_s(options, len(nemeses.kinds(nemesis_names))),
+        interval_s=interval_s,
         overlap=options.overlap,
-        time_limit_s=options.time_limit,
+        time_limit_s=faults_end_s(test, INTERVAL_S if interval_s is None else interval_s),
         nodes=nodes,
         support=supported(backend, system) if nemeses.kinds(nemesis_names) else None,
         where=f"the {backend.name} backend",

@@ -19,10 +19,12 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
+from splitbrain.harness.campaigns.calm import calm_s, only_answers_tell
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
 from splitbrain.harness.campaigns.costs import OPS_MOST, OWN_LOGS, affordable_nodes, affordable_ops
 from splitbrain.harness.campaigns.judges import OWN_LOGS_PACES, can_be_judged
 from splitbrain.harness.campaigns.loads import (
+    Figures,
     affordable,
     audible,
     beside_core,
@@ -32,6 +34,7 @@ from splitbrain.harness.campaigns.loads import (
     patient,
 )
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
@@ -99,6 +102,11 @@ SYNCING_PACE_S: Final = 0.4
 
 QUICK: Final = "lan"
 """The world that comes in place of one in which it takes longer."""
+
+PACES_TO_ELECT: Final = 4.0
+"""So many ops, one after the other, fit into an election timeout where leaders can be elected: an election takes as
+many messages and syncs as an op, and Raft wants timeouts far above that (Ongaro and Ousterhout, USENIX ATC 2014, 5.6).
+"""
 
 VARIANTS: Final[Mapping[str, str]] = {"stream": "short-stream"}
 """Workloads in whose place, if the system can, another one comes in some tests: it differs in what is kept alone."""
@@ -331,7 +339,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     if not _asks_for_one(asked):
         counts = affordable_nodes(workload, counts)
     nodes = rng.choice(counts)
-    world = _world(seed, theme, workload) if asked.world == WORLD else asked.world
+    world = _world(seed, theme, workload, asked.system) if asked.world == WORLD else asked.world
     pace_s = _pace_s(world, seed)
     settings = _settings(seed, theme, asked)
     ops_most, cheap = math.inf, math.inf
@@ -364,7 +372,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         concurrency=clients,
         rate=rate_hz,
         burst=at_once if asked.burst is None else asked.burst,
-        time_limit=load.time_limit_s,
+        time_limit=_given(asked.time_limit, load.time_limit_s + _calm_s(asked.system, load, nodes)),
         interval=interval_s,
         overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
@@ -397,13 +405,24 @@ def _spare(workload: str, counts: Sequence[int]) -> Sequence[int]:
     return [each for each in counts if each >= REPLACING_NODES or workload not in REPLACING] or counts
 
 
-def _world(seed: int, theme: Theme, workload: str) -> str:
-    """A world of the theme; apart from all other draws. None that is slow for workloads that wait for many syncs."""
+def _world(seed: int, theme: Theme, workload: str, system: str) -> str:
+    """A world of the theme; apart from all other draws.
+
+    None that is slow for workloads that wait for many syncs, nor one in which the system may elect no leader.
+    """
     drawn = Streams(seed)["world of the test"].choice(theme.worlds)
+    if _pace_s(drawn, seed) > _slowest_s(system):
+        return QUICK
     if workload not in SYNCING:
         return drawn
     able = WORLD if drawn in SLOW else drawn
     return able if _pace_s(able, seed) <= SYNCING_PACE_S else QUICK
+
+
+def _slowest_s(system: str) -> float:
+    """The longest that an op may take on average in the worlds of a system of that name, in seconds."""
+    made = systems.build(system)
+    return math.inf if made.capabilities.slow_worlds else made.election_timeout_s / PACES_TO_ELECT
 
 
 def _pace_s(world: str, seed: int) -> float:
@@ -420,6 +439,42 @@ def _recovery_s(system: str) -> float:
     """How long a system may answer nothing after a fault's begin or end; infinite for one without elections."""
     elections = systems.build(system).capabilities.elections
     return math.inf if elections is None else elections.bound_s
+
+
+def _calm_s(system: str, load: Figures, nodes: int) -> float:
+    """How much longer a test of the load is, so that it ends in calm where nothing else shows progress."""
+    elections = _elections_shown_by_answers(system)
+    if elections is None:
+        return 0.0
+    needed_s = calm_s(elections, load.interval_s, load.op_timeout_s, nodes, load.rate_hz)
+    return math.ceil(needed_s + load.interval_s) if needed_s else 0.0
+
+
+@lru_cache(maxsize=8)
+def _elections_shown_by_answers(system: str) -> Elections | None:
+    """The elections of a system of that name whose nodes say nothing of themselves; None if it is another one."""
+    made = systems.build(system)
+    if made.capabilities.elections is None:
+        return None
+    workload = able(systems.operations(system))[0]
+    test = compose(
+        RunOptions(
+            workload=workload,
+            nemesis="none",
+            system=system,
+            backend="sim",
+            bug="",
+            nodes="3",
+            concurrency="3",
+            rate=1.0,
+            time_limit=1.0,
+            interval=None,
+            op_timeout=1.0,
+            recovery=RECOVERY_S,
+            seed=0,
+        )
+    )
+    return made.capabilities.elections if only_answers_tell(test) else None
 
 
 def _given(given: float | None, drawn: float) -> float:

@@ -79,6 +79,8 @@ class Capabilities:
         one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         start_s: how long its nodes may take until they are usable when a run starts, in seconds. If it is longer than
             usual, simulated nodes may take as long when everything is healed, which starts those that are down.
+        slow_worlds: whether it elects leaders where a message or a sync takes nearly as long as `election_timeout_s`;
+            if not, hunts draw only worlds in which four ops, one after the other, fit into that time.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         settings: numbers that its nodes are started with and that a test may choose, by name.
         simulation: starts nodes inside this process; None if they run as processes only.
@@ -115,6 +117,7 @@ class Capabilities:
     imports: tuple[str, ...] = ()
     one_address: bool = False
     start_s: float = START_S
+    slow_worlds: bool = False
     immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
     settings: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     simulation: Embeddable | None = None

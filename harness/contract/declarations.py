@@ -245,6 +245,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "imports": _Rule(_texts(tuple), "a tuple of modules"),
     "one_address": _Rule(_instance(bool), "true or false"),
     "start_s": _Rule(_number, "a number of seconds above 0"),
+    "slow_worlds": _Rule(_instance(bool), "true or false"),
     "immune": _Rule(
         _kinds_and_reasons, f"a mapping from kinds of fault to reasons; the kinds are {', '.join(get_args(FaultKind))}"
     ),

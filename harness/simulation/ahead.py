@@ -32,6 +32,11 @@ class Ahead:
         if ahead_ns:
             self._done.append((now_ns + ahead_ns, undo))
 
+    @property
+    def under_way(self) -> bool:
+        """Whether something lies ahead."""
+        return bool(self._done) and self._done[-1][0] > self._now_ns()
+
     def take_back(self) -> None:
         """Take back what lies ahead, the last first."""
         now_ns = self._now_ns()

@@ -107,6 +107,16 @@ class SimDisk:
         """Note here what the process does whose calls block."""
         self._ahead = ahead
 
+    @property
+    def blocks(self) -> bool:
+        """Whether the process that has it is blocked while it syncs."""
+        return self._ahead is not None
+
+    @property
+    def sync_under_way(self) -> bool:
+        """Whether a process that is blocked by its syncs is so now."""
+        return self._ahead is not None and self._ahead.under_way
+
     def take_back(self) -> None:
         """The process is about to be ended from outside: what it had not come to yet did not happen."""
         if self._ahead is not None:

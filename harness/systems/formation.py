@@ -105,6 +105,7 @@ class FormationSystem:
     def __init__(self) -> None:
         self._services: WeakKeyDictionary[asyncio.AbstractEventLoop, Service] = WeakKeyDictionary()
         self.capabilities = Capabilities(
+            slow_worlds=True,
             operations=frozenset({"formation"}),
             imports=("msgspec",),
             settings=SETTINGS,

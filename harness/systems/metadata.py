@@ -202,6 +202,7 @@ class Metadata:
         self._members = MetadataMembership(_client, founders)
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
+            slow_worlds=True,
             operations=_OPERATIONS,
             session_reads=READS,
             elections=Elections(

@@ -148,6 +148,7 @@ class TableStore:
         self._given_timeout_ms = request_timeout_ms
         self._request_timeout_ms = request_timeout_ms or REQUEST_TIMEOUT_MS
         self.capabilities = Capabilities(
+            slow_worlds=True,
             operations=frozenset({"key-value", "collections", "topology", "owned-queues"}),
             image="node",
             uploads={"splitbrain/cluster": Path(cluster.__path__[0])},

@@ -27,14 +27,14 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.results.arrow import Column, array, compute
-from splitbrain.results.columns import flags, numbers, valid
+from splitbrain.results.columns import flags, numbers
 from splitbrain.results.columns import text as text_scalar
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats import edn_text
 from splitbrain.results.formats.edn_text import EdnError
 from splitbrain.results.formats.edn_transactions import translated
 from splitbrain.results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
-from splitbrain.results.formats.transactions import with_mops
+from splitbrain.results.formats.transactions import named_transactions, with_mops
 from splitbrain.results.history import HARNESS, NEMESIS
 from splitbrain.results.keys import key_names
 from splitbrain.results.values import NotFiniteError, canonical_json
@@ -340,7 +340,7 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
     kind, f, value = fields.words("type"), fields.words("f"), fields.json("value", finite=client)
     if "splitbrain/type" in columns:
         kind = compute.coalesce(fields.words("splitbrain/type"), kind)
-    f = _named_transactions(f, value)
+    f = named_transactions(f, value)
     ignored = tuple(sorted(name for name in columns if name not in _FIELDS))
     for name in ignored:
         fields.json(name)
@@ -368,11 +368,3 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
 
 def _filled(column: Any, empty: int) -> Ints:
     return numbers(column, null=empty).astype(np.int64)
-
-
-def _named_transactions(f: Column, value: Column) -> Column:
-    """Ops without a function whose value is a list of lists are transactions: Elle lets them leave out `:f :txn`."""
-    if not f.null_count:
-        return f
-    transaction = flags(compute.starts_with(value, "[["))
-    return compute.if_else(array(~valid(f) & transaction), text_scalar("txn"), f)

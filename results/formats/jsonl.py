@@ -1,5 +1,7 @@
 """JSON: one op a line, an object with the fields of `splitbrain.results.history.Op` (process, type and f at least).
 
+A transaction, whose value is a list of lists, may leave out its f, as in EDN.
+
 An array of such objects is read as well, as elle-cli has them. Beyond our own, `process` may be "nemesis" or "harness",
 `key` a number, `error` anything. Values of an array may be tuples of independent keys (see `independent`); lines are
 our own, their keys are fields, unless one says otherwise. Fields that an op does not have are named in the table's
@@ -18,7 +20,7 @@ import pyarrow as pa
 from splitbrain.results.arrow import Column, array, compute, mops_column
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
-from splitbrain.results.formats.transactions import with_mops
+from splitbrain.results.formats.transactions import named_transactions, with_mops
 from splitbrain.results.history import HARNESS, NEMESIS, Mop
 from splitbrain.results.keys import key_names
 from splitbrain.results.values import canonical_json
@@ -34,7 +36,7 @@ class _Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A line; `value` and `error` stay the text that they are."""
 
     type: str
-    f: str
+    f: str | None = None
     process: int | str | None = None
     value: msgspec.Raw = _NULL
     key: str | int | None = None
@@ -146,7 +148,8 @@ def _deeper(content: bytes, limit: int) -> int | None:
 
 
 def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple[str, ...]) -> Rows:
-    f, value = texts([op.f for op in ops]), _json([op.value for op in ops], "value", line, source)
+    value = _json([op.value for op in ops], "value", line, source)
+    f = named_transactions(texts([op.f for op in ops]), value)
     mops = with_mops(f, value) if foreign else None
     if any(op.mops is not None for op in ops):
         try:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from splitbrain.results.arrow import LEAST, MOPS, PLAIN_MOPS, Column, array, compute
-from splitbrain.results.columns import flags, numbers, text
+from splitbrain.results.columns import flags, numbers, text, valid
 from splitbrain.results.listreads import with_summaries
 
 _TRANSACTIONS: Final = msgspec.json.Decoder(list[list[tuple[str, str | int, int | list[int] | None]]])
@@ -24,6 +24,14 @@ _AT_ONCE: Final = 1 << 15
 the garbage collector's, which looks at all of them again and again."""
 
 _arrow: Final[Any] = pa
+
+
+def named_transactions(f: Column, value: Column) -> Column:
+    """Functions, with "txn" where there is none and the value is a list of lists: Elle lets an op leave that out."""
+    if not f.null_count:
+        return f
+    transaction = flags(compute.starts_with(value, "[["))
+    return compute.if_else(array(~valid(f) & transaction), text("txn"), f)
 
 
 def with_mops(f: Column, value: Column) -> Column | None:

@@ -221,3 +221,29 @@ def test_a_run_without_any_increment_that_may_have_counted_tests_nothing() -> No
     assert CounterChecker().merge([verdict, tested], {}).inconclusive == tested.inconclusive == ()
     script.call(0, "read", None, 2)
     assert judge(script.ops).anomalies == ("counted-twice",)
+
+
+def test_an_add_counts_and_answers_no_sum() -> None:
+    script = Script()
+    script.call(0, "add", 5)
+    script.call(1, "add", 2, how="info")
+    script.call(2, "add", 1, how="fail")
+    script.call(3, "read", None, 7)
+    verdict = judge(script.ops)
+    assert verdict.valid == "true"
+    assert verdict.figures["increments"] == 1
+    assert verdict.figures["unknown"] == 1
+    script.call(4, "read", None, 8)
+    assert judge(script.ops).anomalies == ("counted-twice",)
+
+
+def test_an_add_may_be_the_increment_that_answers_the_sum() -> None:
+    script = Script()
+    script.call(0, "add", 5, 6)
+    assert judge(script.ops, increment="add").anomalies == ("counted-twice",)
+
+
+def test_an_op_without_a_time_is_at_zero_and_not_at_minus_zero() -> None:
+    invoke = Op(index=0, time=-1, process=0, type="invoke", f="read")
+    verdict = judge([invoke, Op(index=1, time=-1, process=0, type="ok", f="read", value=3)])
+    assert "process 0 at 0.000 s" in verdict.sentence

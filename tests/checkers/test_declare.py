@@ -12,6 +12,7 @@ from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op, OpType
+from splitbrain.results.reasons import Code
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
 
@@ -153,6 +154,22 @@ def test_a_run_that_proves_nothing_says_why_as_each_of_its_keys_does() -> None:
     assert [reason.sentence for reason in of_run.inconclusive] == ["No key was ever read."]
     script.call(1, "read", result=1, key="q")
     assert Declare().merge([of_key, judge(script.ops)], {}).inconclusive == ()
+
+
+@pytest.mark.parametrize("how", ["fail", "info"])
+def test_reads_of_what_was_never_created_prove_nothing(how: OpType) -> None:
+    script = Script()
+    script.call(0, "create", 1, how=how, key="q")
+    script.call(1, "read", key="q")
+    of_key = judge(script.ops)
+    of_run = Declare().merge([of_key], {})
+    for verdict in (of_key, of_run):
+        assert verdict.valid == "true"
+        assert [reason.code for reason in verdict.inconclusive] == [Code.NO_OCCASION]
+    script.call(2, "create", 1, key="p")
+    script.call(2, "read", result=1, key="p")
+    other = judge([op for op in script.ops if op.key == "p"])
+    assert Declare().merge([of_key, other], {}).inconclusive == ()
 
 
 def test_of_several_broken_keys_the_one_that_broke_first_speaks_and_all_are_listed() -> None:

@@ -182,9 +182,47 @@ def test_where_only_sessions_count_another_process_may_see_less() -> None:
     assert judged("monotonic", steps, sessions=True).anomalies == ("went-back",)
 
 
+def test_accounts_may_be_overdrawn_where_the_test_says_so() -> None:
+    steps = at_once(("transfer", TRANSFER, TRANSFER), ("read", None, EVEN), ("read", None, {"0": -3, "1": 23}))
+    assert judged("bank", steps).anomalies == ("negative-balance",)
+    verdict = judged("bank", steps, negative_balances=True)
+    assert (verdict.valid, verdict.inconclusive) == ("true", ())
+    assert judged("bank", did("read", None, {"0": -3, "1": 24}), negative_balances=True, total=20).valid == "false"
+    with pytest.raises(UsageError, match="negative_balances"):
+        judged("bank", steps, negative_balances="yes")
+
+
+def test_each_key_is_a_bank_of_its_own() -> None:
+    def steps(wrong: int) -> list[Op]:
+        ops = [Op(index=0, time=0, process=-1, type="info", f="kill")]
+        for process, (key, first) in enumerate((("a", 10), ("b", 20))):
+            for kind, f, value in (
+                ("invoke", "read", None),
+                ("ok", "read", {"0": first, "1": 0}),
+                ("invoke", "read", None),
+                ("ok", "read", {"0": first - 3, "1": 3 + wrong}),
+            ):
+                op = Op(index=len(ops), time=0, process=process, type=kind, f=f, key=key, value=value)  # pyright: ignore[reportArgumentType]
+                ops.append(op)
+        return ops
+
+    [sound] = engine.judge(to_table(steps(0)), [CheckerSpec("bank")], None, weaker=False)
+    assert (sound.valid, sound.figures["reads"], sound.figures["states"]) == ("true", 4, 2)
+    assert "the total of their bank, of 2" in sound.sentence
+    [broken] = engine.judge(to_table(steps(1)), [CheckerSpec("bank")], None, weaker=False)
+    assert broken.anomalies == ("wrong-total",)
+
+
+def test_balances_that_are_fractions_are_refused() -> None:
+    with pytest.raises(UsageError, match="whole numbers"):
+        judged("bank", did("read", None, {"0": 10.5, "1": 9.5}))
+
+
 def test_a_write_that_names_no_register_is_refused() -> None:
     with pytest.raises(UsageError, match="the number of its register"):
         judged("long-fork", did("write", [["w", 0, 1]], [["w", 0, 1]]))
+    with pytest.raises(UsageError, match="a 1 or null for each register"):
+        judged("long-fork", did("read", [["r", 0, None], ["r", 1, None]], [["r", 0, 1], ["r", 1, None]]))
 
 
 def test_real_time_is_nothing_to_a_long_fork() -> None:

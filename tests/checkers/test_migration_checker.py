@@ -14,7 +14,7 @@ from splitbrain.checkers.migration import MigrationChecker, _ways_back, of_store
 from splitbrain.checkers.moved_entities import NEVER, THERE, Call, Entity, of_entities, removes_too, split
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.reasons import Code
 
@@ -384,3 +384,35 @@ def test_what_is_wrong_is_wrong_without_a_rollback_too() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         judged(BEFORE, **options)
+
+
+NO_ENTITIES: list[tuple[str, Any, Any]] = [
+    ("declare-entity", None, {"store": "tree"}),
+    ("declare-entity", [], {"store": "tree"}),
+    ("declare-entity", ["queue", ["v0"], "q0"], {"store": "tree"}),
+    ("declare-entity", ["queue", {}, "q0"], {"store": "tree"}),
+    ("delete-entity", 7, {"store": "tree", "was_there": True}),
+    ("delete-entity", ["queue", "v0", "q0"], {"store": "tree"}),
+    ("look-at-entities", None, None),
+    ("look-at-entities", None, {"entities": [[]]}),
+    ("look-at-entities", None, {"entities": ["queue"]}),
+]
+
+
+@pytest.mark.parametrize(("f", "asked", "answered"), NO_ENTITIES)
+def test_a_value_that_is_none_of_its_op_is_refused(f: str, asked: Any, answered: Any) -> None:
+    ops = [
+        Op(index=0, time=0, process=0, type="invoke", f=f, value=asked),
+        Op(index=1, time=1, process=0, type="ok", f=f, value=answered),
+    ]
+    with pytest.raises(HistoryFormatError, match=r"op [01]: "):
+        MigrationChecker().check(to_table(ops), {})
+
+
+def test_an_exchange_may_be_declared_without_a_word_of_when_it_goes() -> None:
+    value = ["exchange", "v0", "x0", {"type": "direct"}]
+    ops = [
+        Op(index=0, time=0, process=0, type="invoke", f="declare-entity", value=value),
+        Op(index=1, time=1, process=0, type="ok", f="declare-entity", value={"store": "tables"}),
+    ]
+    assert MigrationChecker().check(to_table(ops), {}).valid == "unknown"

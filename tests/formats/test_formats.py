@@ -320,6 +320,17 @@ def test_a_json_value_that_is_too_much_is_refused_with_its_line(
     assert str(caught.value).startswith(f"{path}:2: ")
 
 
+@pytest.mark.parametrize("form", ["[{},{}]", "{}\n{}\n"])
+def test_a_transaction_of_json_may_leave_out_its_function_as_one_of_edn(tmp_path: Path, form: str) -> None:
+    ops = [f'{{"process":0,"type":"{kind}","value":[["append","x",1]]}}' for kind in ("invoke", "ok")]
+    file = tmp_path / "h.json"
+    file.write_text(form.format(*ops))
+    assert [(op.f, op.value) for op in read_history(file)] == [("txn", [["append", "x", 1]])] * 2
+    file.write_text(form.format(*(op.replace('[["append","x",1]]', "3") for op in ops)))
+    with pytest.raises(HistoryFormatError, match="the op has no function"):
+        read_history(file)
+
+
 def test_a_json_value_of_many_brackets_that_is_not_deep_is_read(tmp_path: Path) -> None:
     value = [[[1], "[{" * 300]] * 150
     text = msgspec.json.encode({"process": 0, "type": "invoke", "f": "write", "value": value}).decode() + "\n"

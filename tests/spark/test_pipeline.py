@@ -146,6 +146,17 @@ def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp
 
 @pytest.mark.slow
 @IN_GROUPS
+def test_a_wrong_request_of_one_key_is_no_verdict_on_the_others(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
+    ops = [*register_history(1, 2, 20, stale=[0]), *set_history(1)]
+    run = stored(Store(tmp_path / "store"), "mixed", 1, numbered(ops), REGISTER[:1])
+    [inline] = engine.judge_each(run.history(), specs_for(run))
+    [found] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
+    assert (inline.valid, found.valid) == ("unknown", "unknown")
+    assert found.sentence == inline.sentence
+
+
+@pytest.mark.slow
+@IN_GROUPS
 def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
     spark: Spark, sizes: Sizes, tmp_path: Path
 ) -> None:

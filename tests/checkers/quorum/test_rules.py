@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from splitbrain.checkers.quorum.checker import QuorumProgress
 from splitbrain.checkers.quorum.configurations import Configurations
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, to_table
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import NEMESIS
 from splitbrain.results.reasons import Code
@@ -477,6 +478,22 @@ def test_a_run_that_gave_no_occasion_to_break_a_rule_proves_nothing() -> None:
     verdict = silent.judged(availability=0.9)
     assert verdict.figures["rules"]["Q9"] == "not judged"
     assert any("invoked no op that needs a quorum" in reason.sentence for reason in verdict.inconclusive)
+
+
+def test_no_window_is_judged_if_it_is_not_known_which_nodes_there_are() -> None:
+    script = Script()
+    script.call(0, "write", 1)
+    foreign = to_table([msgspec.structs.replace(op, node=None) for op in script.ops])
+    verdict = QuorumProgress().check(foreign, told(), {})
+    assert (verdict.valid, verdict.figures["rules"]["Q8"]) == ("true", "not judged")
+    assert any("not known which nodes" in reason.sentence for reason in verdict.inconclusive)
+    story = Story()
+    story.fault(1.0, 1.1, fault="kill", down="1")
+    story.ask("2", 2.0, 9.0)
+    some = QuorumProgress().check(story.history(), told(), {})
+    assert some.anomalies == ()  # clients asked n2 only, and n3 to n5 may be there too
+    story.tell(0.5, "n2", voters=["n1", "n2"])
+    assert QuorumProgress().check(story.history(), story.telemetry(), {}).anomalies == ("Q1", "Q8")
 
 
 def test_telemetry_that_tells_neither_roles_nor_indexes_lets_nobody_judge_leaders() -> None:

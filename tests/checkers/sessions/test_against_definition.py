@@ -87,7 +87,7 @@ def test_the_verdict_is_that_of_trying_every_order_of_the_writes(seed: int, opti
         assert found.anomalies
         assert found.evidence["ops"]
     if expected == "true" and found.valid == "unknown":
-        assert found.figures["compared"] == 0
+        assert 0 in (found.figures["compared"], found.figures["reads"])
 
 
 def test_the_drawn_histories_are_true_false_and_ambiguous_under_all_options() -> None:

@@ -159,6 +159,12 @@ def test_a_run_in_which_no_session_did_two_related_things_proves_nothing() -> No
     assert (found.valid, found.inconclusive[0].code) == ("unknown", "no-occasion")
 
 
+def test_a_run_without_a_read_proves_nothing() -> None:
+    found = judge("x=1 x=2 y=3", "x=4 y=5")
+    assert (found.valid, found.inconclusive[0].code) == ("unknown", "no-occasion")
+    assert "no read was answered" in found.sentence
+
+
 def test_a_connection_ends_with_a_failed_op_where_sessions_are_connections() -> None:
     script = Script()
     script.call(0, "write", 1)

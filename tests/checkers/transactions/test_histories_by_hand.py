@@ -76,6 +76,11 @@ CASES: dict[str, Case] = {
         "G1a",
         "incompatible-order",
     ),
+    "appended once by one that failed and once by one of unknown outcome": lists(
+        "serializable",
+        at_once(("fail", "[[:append x 1] [:append x 2]]"), ("info", "[[:append x 1]]"), ("ok", "[[:r x [1 2]]]")),
+        "G1a",
+    ),
     "info read then proven; second unread info": lists(
         "strict-serializable",
         at_once(("info", "[[:append x 1] [:append y 9]]"), ("ok", "[[:r x [1]] [:r y []]]")),
