@@ -6,7 +6,7 @@ leave are those whose turn it is, so that another one has to take over; faults b
 queues consumers have priorities: there one that comes may take over from one that stays, and waits again. What becomes
 of messages is for the workload `queue`: here nothing is drained. In the end clients go on for a while without faults:
 only there it is certain that one consumer is active, and what faults left behind shows. At the very end some more is
-put in, and nobody leaves any more: somebody must be given it.
+put in, and no client leaves any more: one of them must be given it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from splitbrain.checkers.queues.starved import WAIT_S
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, SingleActive
 from splitbrain.harness.contract.generator import PENDING, Context, Generator, Result, bits
@@ -63,7 +64,7 @@ LAST_PUTS: Final = 6
 LAST_S: Final = 6.0
 LAST_HZ: Final = 20.0
 """Then so much is put in, and clients consume for so long, and each once more: longer than anything is on its way
-(`starved.WAIT_NS`)."""
+(`starved.WAIT_S`)."""
 
 LAST_PUTS_S: Final = 2.0
 
@@ -195,6 +196,7 @@ def single_active(
     concurrency: int,
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
+    late_s: float = 0.0,
 ) -> Workload:
     """The workload. It is the same for any number of nodes."""
     fs = ("enqueue", "consume", "leave")
@@ -217,7 +219,11 @@ def single_active(
             clients(time_limit(LAST_S, stagger(1 / LAST_HZ, Turns(leaves=False)))),
             clients(Asks()),
         ),
-        checkers=(CheckerSpec("single-active"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": list(fs)})),
+        checkers=(
+            CheckerSpec("single-active", {"wait_s": WAIT_S + late_s} if late_s else {}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": list(fs)}),
+        ),
         fs=fs,
         needs=frozenset({SINGLE_ACTIVE.name}),
         shapes={

@@ -18,7 +18,7 @@ one for which a consumer of a higher priority may have come between, and left, g
 the value that `consume` is called with.
 
 A consumer has a message until it reports it. So it is `shared` as well if meanwhile another one was given a later one
-of the same publisher: whoever comes next, of whatever priority, waits until the one before has settled what it has.
+of the same publisher: the next one, of any priority, waits until the one before has settled what it has.
 
 `order`: a message that was given before, to a client that never learned of it, may come late, and is then marked as
 redelivered. One that is not so marked may not. But for a queue that starves its consumers nothing is said about loss:
@@ -40,9 +40,9 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
-from splitbrain.checkers.queues.calm import Calm
+from splitbrain.checkers.queues.calm import Calm, nanoseconds
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
-from splitbrain.checkers.queues.starved import WAIT_NS, Ending, endings, starved
+from splitbrain.checkers.queues.starved import WAIT_S, Ending, endings, starved
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, client_calls, ints, is_equal
 from splitbrain.results.columns import array
@@ -59,8 +59,8 @@ class SingleActive(OfOneRun):
     """Judges ops that put values into queues (`enqueue`), and wait for what the queue gives them (`consume`).
 
     A consumer begins with its first `consume`, and ends with a `leave`. Options: `enqueue`, `consume` and `leave`, the
-    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15). Values and
-    answers are those of the checker `queue`.
+    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15); `wait_s`, for
+    how long a value may be on its way to a consumer (5). Values and answers are those of the checker `queue`.
     """
 
     name = "single-active"
@@ -78,6 +78,7 @@ class SingleActive(OfOneRun):
             by_key.function_option(self.name, options, name) for name in ("enqueue", "consume", "leave")
         )
         calm = Calm.of(self.name, history, options, SETTLE_S)
+        wait_ns = nanoseconds(self.name, options, "wait_s", WAIT_S)
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
         chosen = is_equal(table, "f", enqueue) | is_equal(table, "f", consume)
@@ -85,7 +86,7 @@ class SingleActive(OfOneRun):
         ends, ended = _ends(every, leave), endings(every, leave)
         index = ints(table, "index")[chosen]
         reading = read(client_calls(table.filter(array(chosen)).combine_chunks()), Functions(enqueue, consume, ""))
-        verdict = _Judge(reading, _given(reading, ends, index), ended, calm).verdict(self.name)
+        verdict = _Judge(reading, _given(reading, ends, index), ended, calm, wait_ns).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
@@ -166,13 +167,16 @@ def _priority(reading: Reading, row: int) -> int:
 class _Judge:
     """One run, in rows of the table of its ops on queues: row order is real-time order."""
 
-    def __init__(self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm) -> None:
+    def __init__(
+        self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm, wait_ns: int
+    ) -> None:
         self.table = reading.calls.table
         self.reading = reading
         self.items = reading.items
         self.given = given
         self.ended = ended
         self.calm = calm
+        self.wait_ns = wait_ns
         self.time = ints(self.table, "time")
         self.counts: Counter[str] = Counter()
         self.reported: set[tuple[int, Consumer, Consumer]] = set()
@@ -213,12 +217,12 @@ class _Judge:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
 
     def _starved(self) -> Iterator[Finding]:
-        for each in starved(self.reading, self.ended, self.calm):
+        for each in starved(self.reading, self.ended, self.calm, self.wait_ns):
             consumers = counted(each.consumers, "consumer")
             acknowledged = int(self.items.acknowledged[each.item])
             sentence = (
                 f"Starved: {self._named(each.item)} was acknowledged by {answer(self.table, acknowledged)}, and never "
-                f"came out: {consumers} of the queue waited for more than {WAIT_NS // 1_000_000_000} s, the last one "
+                f"came out: {consumers} of the queue waited for more than {self.wait_ns / 1e9:g} s, the last one "
                 f"until {answer(self.table, each.row)}. None came, left or failed meanwhile, and no fault was in force."
             )
             yield Finding("starved", sentence, (acknowledged, each.row))

@@ -574,7 +574,16 @@ def test_a_queue_that_gives_nothing_to_consumers_that_wait_starves_them() -> Non
     )
 
 
-def test_a_queue_that_gives_nothing_for_a_while_only_or_has_nothing_starves_nobody() -> None:
+def test_how_long_is_too_long_is_an_option() -> None:
+    script = Script()
+    starving(script)
+    assert judge(script, wait_s=7.0).anomalies == ()
+    assert judge(script, wait_s=5.5).anomalies == ("starved",)
+    with pytest.raises(UsageError, match="'wait_s' must be a number of seconds, not 'long'"):
+        judge(script, wait_s="long")
+
+
+def test_a_queue_that_gives_nothing_for_a_while_only_or_has_nothing_starves_none() -> None:
     script = Script()
     starving(script, wait_s=4.0)
     assert judge(script).anomalies == ()
