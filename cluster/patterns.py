@@ -73,7 +73,7 @@ __all__ = [
 Where: TypeAlias = str | Sequence[Component]
 """A pattern, or its text (`/queues/*`)."""
 
-KeptBy: TypeAlias = Mapping[str, Condition] | None
+KeptBy: TypeAlias = Mapping[str, Condition] | Mapping[str | Pattern, Condition] | None
 """What keeps a node: patterns, maybe relative to it (`.`, `^`), each with a condition that has to hold."""
 
 

@@ -55,8 +55,14 @@ By digest alone most of them would be elsewhere, and would move names between th
 """
 
 WRITTEN_SEEN: Final = (
+    "commit-leaver-counts-itself",
     "deadletters-lost-with-worker",
+    "flags-late-is-undone",
     "keepers-patterns-not-watched",
+    "patterns-on-the-way-ignored",
+    "replicas-record-keeps-those-that-left",
+    "single-active-quiescing-not-counted",
+    "single-active-waiting-stays-suspected",
     "stream-commits-earlier-epochs",
     "stream-confirm-one-early",
 )

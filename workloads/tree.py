@@ -31,6 +31,7 @@ SMALL: Final = 4
 """Payloads of transactions, of which several go into one request, and of conditions."""
 
 STEPS: Final = 4
+KEEPING_VERSIONS: Final = 2
 VERSIONS: Final = 4
 """Versions that conditions ask for: nodes seldom live to have higher ones."""
 
@@ -67,12 +68,18 @@ def _put(ctx: Context) -> Op:
 
 
 def _keep(ctx: Context, path: str) -> Any:
-    """What is to keep a node, one in three times: another node, neither itself nor below it, or a child of that."""
+    """What is to keep a node, one in three times: another node, neither itself nor below it, or a child of that.
+
+    One in three of these times that node, or one above it, has to be of some version.
+    """
     other = _path(ctx)
     if ctx.rng.below(3) or other == path or other.startswith(f"{path}/"):
         return None
     kind = ctx.rng.below(8)
-    return [f"{other}/*" if kind % 2 else other, kind > 1]
+    kept = [f"{other}/*" if kind % 2 else other, kind > 1]
+    if ctx.rng.below(3):
+        return kept
+    return [*kept, 1 + ctx.rng.below(1 + other.count("/")), 1 + ctx.rng.below(KEEPING_VERSIONS)]
 
 
 def _delete(ctx: Context) -> Op:

@@ -4,7 +4,8 @@ Written from these rules alone: it looks at the whole tree where a store looks a
 
     put [path, n, condition, keep]   condition null, ["create"], ["update"], ["version", v] or ["swap", n];
                                      keep null or [path, yes]: the node is kept while that exists, or does not; of a
-                                     path that ends in * one child has to exist, or none
+                                     path that ends in * one child has to exist, or none; with [path, yes, d, v]
+                                     only one counts of which the first d names lead to a node of payload version v
     delete [path, condition]         a path that ends in * stands for all children; condition null or ["version", v]
     get path                         -> [n, payload version, child list version, number of children], or null
     list                             -> [[path, n, payload version, child list version, number of children], ...]
@@ -24,6 +25,7 @@ from typing import Any, TypeAlias, cast
 from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
 
 Path: TypeAlias = tuple[str, ...]
+Kept: TypeAlias = tuple[Path, bool] | tuple[Path, bool, int, int]
 Removed: TypeAlias = dict[Path, tuple[Any, ...]]
 
 
@@ -36,14 +38,15 @@ class Node:
         payload_version: of it.
         child_list_version: of its list of children.
         is_implicit: whether it was made because a node below it was put, and goes when it has nothing left (D14).
-        kept: what keeps it: a path, whose last component may be *, and whether that has to exist.
+        kept: what keeps it: a path, whose last component may be *, and whether that has to exist; there may be a number
+            of its components, and the payload version that the node there has to have.
     """
 
     payload: Any
     payload_version: int = 1
     child_list_version: int = 1
     is_implicit: bool = False
-    kept: tuple[Path, bool] | None = None
+    kept: Kept | None = None
 
 
 @dataclass(slots=True)
@@ -60,12 +63,15 @@ class _Operation:
     def children(self, path: Path) -> list[Path]:
         return sorted(other for other in self.nodes if other[:-1] == path and other)
 
-    def is_met(self, kept: tuple[Path, bool]) -> bool:
+    def is_met(self, kept: Kept) -> bool:
         """Whether what is to keep a node holds."""
-        path, yes = kept
-        return (bool(self.children(path[:-1])) if path[-1] == "*" else path in self.nodes) == yes
+        path, yes, *on = kept
+        there = bool(self.children(path[:-1])) if path[-1] == "*" else path in self.nodes
+        for depth, version in [on] if on else []:
+            there = there and self.nodes[path[:depth]].payload_version == version
+        return there == yes
 
-    def put(self, path: Path, payload: Any, kept: tuple[Path, bool] | None) -> None:
+    def put(self, path: Path, payload: Any, kept: Kept | None) -> None:
         for depth in range(1, len(path)):
             if path[:depth] not in self.nodes:
                 self.nodes[path[:depth]] = Node(None, is_implicit=True)
@@ -164,7 +170,7 @@ def _put(operation: _Operation, path: Path, payload: Any, condition: Any, keep: 
     refused = _refusal(found, condition)
     if refused is not None:
         return refused
-    kept = None if keep is None else (_path(keep[0]), bool(keep[1]))
+    kept = None if keep is None else cast("Kept", (_path(keep[0]), bool(keep[1]), *keep[2:]))
     if kept is not None and not operation.is_met(kept):
         return ("keep_while_conditions_not_met",)
     operation.begin()

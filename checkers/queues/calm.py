@@ -41,11 +41,8 @@ class Calm(msgspec.Struct, frozen=True):
         Raises:
             UsageError: the option is wrong.
         """
-        chosen: Any = options.get("settle_s", settle_s)
-        if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
-            raise UsageError(f"checker {checker}: option 'settle_s' must be a number of seconds, not {chosen!r}.")
+        settle_ns = nanoseconds(checker, options, "settle_s", settle_s)
         events = run_events(history)
-        settle_ns = round(chosen * 1e9)
         deaths = [op.time for op, _ in events.notes("crash", NodeEnded)]
         deaths += [op.time for op, _ in events.notes("halt", NodeEnded) if not _is_under_a_fault(events, op.time)]
         end_ns = min((died_ns - DIED_WITHIN_NS for died_ns in deaths), default=events.end_ns)
@@ -84,6 +81,18 @@ class Calm(msgspec.Struct, frozen=True):
         """Whether a time lies within one span, both ends included."""
         at = bisect_right(self.spans, (begin_ns, 2**63)) - 1
         return at >= 0 and end_ns <= self.spans[at][1]
+
+
+def nanoseconds(checker: str, options: Mapping[str, Any], name: str, default_s: float) -> int:
+    """The option of that name, which is a number of seconds, in nanoseconds.
+
+    Raises:
+        UsageError: it is not.
+    """
+    chosen: Any = options.get(name, default_s)
+    if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
+        raise UsageError(f"checker {checker}: option {name!r} must be a number of seconds, not {chosen!r}.")
+    return round(chosen * 1e9)
 
 
 def _is_under_a_fault(events: RunEvents, found_ns: int) -> bool:

@@ -1,5 +1,6 @@
 """Queues with a single active consumer: one consumer at a time is given messages, in the order of their publishers.
 
+    starved      an acknowledged value never came out, although consumers waited for it (`.starved`)
     shared       a consumer was given a message between two that another one was given, which had not ended meanwhile
     order        a message came out for the first time after a later one of its publisher
     unexpected   a message came out that no client had put in by then, or whose put certainly failed
@@ -12,10 +13,16 @@ the client reported it. All rules need no more than that.
 were active; and so it does in messages of which each was given after the one before had been reported. A consumer may
 stop being active because it leaves, fails, or can no longer be reached by the others. So one that comes, goes and comes
 again is convicted only if none of its ops failed or had an unknown outcome in between, and if neither faults were in
-force nor had been in the `settle_s` before: others, in the order of one publisher, are counted as `unexplained`.
+force nor had been in the `settle_s` before: others, in the order of one publisher, are counted as `unexplained`. Nor is
+one for which a consumer of a higher priority may have come between, and left, given anything or not: the priority is
+the value that `consume` is called with.
+
+A consumer has a message until it reports it. So it is `shared` as well if meanwhile another one was given a later one
+of the same publisher: the next one, of any priority, waits until the one before has settled what it has.
 
 `order`: a message that was given before, to a client that never learned of it, may come late, and is then marked as
-redelivered. One that is not so marked may not. Nothing is said about loss: that is for the checker `queue`.
+redelivered. One that is not so marked may not. But for a queue that starves its consumers nothing is said about loss:
+that is for the checker `queue`.
 """
 
 from __future__ import annotations
@@ -33,8 +40,9 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
-from splitbrain.checkers.queues.calm import Calm
+from splitbrain.checkers.queues.calm import Calm, nanoseconds
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
+from splitbrain.checkers.queues.starved import WAIT_S, Ending, endings, starved
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, client_calls, ints, is_equal
 from splitbrain.results.columns import array
@@ -44,15 +52,15 @@ from splitbrain.results.reasons import Code, Reason
 SETTLE_S: Final = 15.0
 """How long after a fault the system may still hand over because of it."""
 
-_MOST_SEVERE_FIRST: Final = ("unexpected", "shared", "order")
+_MOST_SEVERE_FIRST: Final = ("unexpected", "starved", "shared", "order")
 
 
 class SingleActive(OfOneRun):
     """Judges ops that put values into queues (`enqueue`), and wait for what the queue gives them (`consume`).
 
     A consumer begins with its first `consume`, and ends with a `leave`. Options: `enqueue`, `consume` and `leave`, the
-    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15). Values and
-    answers are those of the checker `queue`.
+    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15); `wait_s`, for
+    how long a value may be on its way to a consumer (5). Values and answers are those of the checker `queue`.
     """
 
     name = "single-active"
@@ -70,13 +78,15 @@ class SingleActive(OfOneRun):
             by_key.function_option(self.name, options, name) for name in ("enqueue", "consume", "leave")
         )
         calm = Calm.of(self.name, history, options, SETTLE_S)
+        wait_ns = nanoseconds(self.name, options, "wait_s", WAIT_S)
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
         chosen = is_equal(table, "f", enqueue) | is_equal(table, "f", consume)
-        ends = _ends(client_calls(table), leave)
+        every = client_calls(table)
+        ends, ended = _ends(every, leave), endings(every, leave)
         index = ints(table, "index")[chosen]
         reading = read(client_calls(table.filter(array(chosen)).combine_chunks()), Functions(enqueue, consume, ""))
-        verdict = _Judge(reading, _given(reading, ends, index), calm).verdict(self.name)
+        verdict = _Judge(reading, _given(reading, ends, index), ended, calm, wait_ns).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
@@ -92,6 +102,8 @@ class Given(msgspec.Struct, frozen=True):
         consumer: to which.
         after, by: rows between which the system gave it.
         flagged: whether it is said to be redelivered.
+        priority: of the consumer.
+        stayed: whether the consumer began before, and did not end: that it was given the message, it was for all of it.
     """
 
     item: int
@@ -99,6 +111,8 @@ class Given(msgspec.Struct, frozen=True):
     after: int
     by: int
     flagged: bool
+    priority: int = 0
+    stayed: bool = True
 
 
 _Ends: TypeAlias = dict[tuple[int, str | None], list[int]]
@@ -125,32 +139,57 @@ def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
     for at in np.argsort(deliveries.end, kind="stable").tolist():
         item, row = int(deliveries.item[at]), int(deliveries.end[at])
         queue, by = int(items.queue[item]), int(process[row])
-        names = dict.fromkeys((None, reading.queues[queue]))
-        ended = sum(bisect_left(ends.get((by, name), ()), index[row]) for name in names)
+        own = [ends.get((by, name), ()) for name in dict.fromkeys((None, reading.queues[queue]))]
+        ended = sum(bisect_left(each, index[row]) for each in own)
         after = max(before.get((by, queue), -1), int(items.begun[item]) if items.begun[item] < row else -1)
-        found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at])))
+        priority = _priority(reading, int(deliveries.begin[at]))
+        stayed = after >= 0 and ended == sum(bisect_left(each, index[after]) for each in own)
+        found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at]), priority, stayed))
         before[by, queue] = row
     return found
+
+
+def _highest(reading: Reading) -> dict[int, int]:
+    """By queue the highest priority with which something was asked of it."""
+    found: dict[int, int] = {}
+    for call in np.flatnonzero(~reading.puts).tolist():
+        queue, priority = int(reading.queue[call]), _priority(reading, int(reading.calls.invoke[call]))
+        found[queue] = max(priority, found.get(queue, priority))
+    return found
+
+
+def _priority(reading: Reading, row: int) -> int:
+    """With which a consumer asks, by the op that is called in a row; 0 if it does not say so."""
+    said = reading.calls.table["value"][row].as_py()
+    return int(said) if said is not None and said.lstrip("-").isdecimal() else 0
 
 
 class _Judge:
     """One run, in rows of the table of its ops on queues: row order is real-time order."""
 
-    def __init__(self, reading: Reading, given: Sequence[Given], calm: Calm) -> None:
+    def __init__(
+        self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm, wait_ns: int
+    ) -> None:
         self.table = reading.calls.table
         self.reading = reading
         self.items = reading.items
         self.given = given
+        self.ended = ended
         self.calm = calm
+        self.wait_ns = wait_ns
         self.time = ints(self.table, "time")
         self.counts: Counter[str] = Counter()
         self.reported: set[tuple[int, Consumer, Consumer]] = set()
+        self.highest = _highest(reading)
         self.by_item: dict[int, list[Given]] = {}
         for each in given:
             self.by_item.setdefault(each.item, []).append(each)
 
     def verdict(self, checker: str) -> Verdict:
-        rules = (self._unexpected(), self._shared(), self._shared_in_time(), self._order())
+        rules = (
+            *(self._unexpected(), self._starved()),
+            *(self._shared(), self._shared_in_time(), self._held(), self._order()),
+        )
         findings = [finding for rule in rules for finding in rule]
         self.counts.update(finding.anomaly for finding in findings)
         figures = self._figures()
@@ -177,6 +216,17 @@ class _Judge:
             elif self.items.failed[each.item]:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
 
+    def _starved(self) -> Iterator[Finding]:
+        for each in starved(self.reading, self.ended, self.calm, self.wait_ns):
+            consumers = counted(each.consumers, "consumer")
+            acknowledged = int(self.items.acknowledged[each.item])
+            sentence = (
+                f"Starved: {self._named(each.item)} was acknowledged by {answer(self.table, acknowledged)}, and never "
+                f"came out: {consumers} of the queue waited for more than {self.wait_ns / 1e9:g} s, the last one "
+                f"until {answer(self.table, each.row)}. None came, left or failed meanwhile, and no fault was in force."
+            )
+            yield Finding("starved", sentence, (acknowledged, each.row))
+
     def _shared(self) -> Iterator[Finding]:
         for line in self._lines():
             last: dict[Consumer, tuple[int, Given]] = {}
@@ -188,6 +238,8 @@ class _Judge:
                 if seen >= at - 1:
                     continue
                 other = came[at - 1]
+                if self._gives_way(each):
+                    continue
                 if not self._in_calm(earlier, each):
                     self.counts["unexplained"] += 1
                 elif self._is_new(other, each):
@@ -203,6 +255,8 @@ class _Judge:
             for each in given:
                 came.setdefault(each.consumer, []).append(each)
             for own in came.values():
+                if self._gives_way(own[0]):
+                    continue
                 for other in given[bisect_right(by, own[0].by) : bisect_right(by, own[-1].after)]:
                     if other.consumer == own[0].consumer or other.after < own[0].by:
                         continue
@@ -211,6 +265,28 @@ class _Judge:
                     if self._in_calm(earlier, later) and self._is_new(other, later):
                         sentence = self._shared_in_time_words(earlier, other, later)
                         yield Finding("shared", sentence, (earlier.by, other.by, later.by))
+
+    def _held(self) -> Iterator[Finding]:
+        """Messages that one consumer had while another one was given a later one of the same publisher."""
+        for line in self._lines():
+            first: Given | None = None  # of those that follow in the line the one that was reported first
+            for item in reversed(line):
+                each = self._clean(item)
+                if each is None:
+                    continue
+                had = first is not None and self._had(each, first) and self._in_calm(each, first)
+                if first is not None and had and self._is_new(first, each):
+                    yield Finding("shared", self._held_words(each, first), (first.by, each.by))
+                if first is None or each.by < first.by:
+                    first = each
+
+    def _had(self, each: Given, later: Given) -> bool:
+        """Whether the consumer had this message when another one was given a later one."""
+        return each.stayed and later.by < each.by and each.consumer != later.consumer
+
+    def _gives_way(self, given: Given) -> bool:
+        """Whether others consume from the queue for which the consumer stops being active, and waits."""
+        return given.priority < self.highest[int(self.items.queue[given.item])]
 
     def _is_new(self, other: Given, each: Given) -> bool:
         """Whether it was not said yet that these consumers share their queue."""
@@ -274,6 +350,16 @@ class _Judge:
             f"later process {other.consumer[0]} {int(values[other.item])}, at {self._when(other)}, and later process "
             f"{later.consumer[0]} {int(values[later.item])}, at {self._when(later)}, although the first consumer "
             "neither left nor failed, and no fault was in force."
+        )
+
+    def _held_words(self, each: Given, other: Given) -> str:
+        values = self.items.value
+        publisher = int(self.items.publisher[each.item])
+        return (
+            f"Shared: process {publisher} put {self._named(each.item)} in before {int(values[other.item])}. Process "
+            f"{other.consumer[0]} was given the later one by {self._when(other)}, while process {each.consumer[0]} had "
+            f"the earlier one, which it acknowledged at {self._when(each)}: it had neither left nor failed, and no "
+            "fault was in force."
         )
 
     def _when(self, given: Given) -> str:

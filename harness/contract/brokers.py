@@ -195,11 +195,12 @@ class SingleActive(Queues, Protocol):
         """Make such a queue; no error where it is there already."""
         ...
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         """What the queue has given to this session; a `Delivery`, None if nothing has come yet.
 
-        The first call makes the session a consumer of the queue; it stays one until it leaves, or ends. The queue gives
-        it no message before it has acknowledged the one before.
+        The first call makes the session a consumer of the queue, of this priority if the system knows any; it stays one
+        until it leaves, or ends. The queue gives it no message before it has acknowledged the one before. Its turn ends
+        when a consumer of a higher priority comes, once it has acknowledged what it has, and it waits for its next one.
 
         Raises:
             DefiniteError: it is no consumer any more; what it was given and did not report goes back to the queue.

@@ -131,7 +131,7 @@ class MetadataQueues:
         queues = await self._opened()
         return Answer(await self._with_queue(queue, lambda: queues.purge(queue, timeout_ms=self._timeout_ms)))
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         """What a consumer with a prefetch of 1 was given; None if nothing has come yet.
 
         Raises:
@@ -140,8 +140,9 @@ class MetadataQueues:
         consumer = self._consumers.get(queue)
         if consumer is None:
             queues = await self._opened()
-            attached = self._with_queue(queue, lambda: queues.consume(queue, prefetch=1, timeout_ms=self._timeout_ms))
-            consumer = self._consumers[queue] = await attached
+            consumer = self._consumers[queue] = await self._with_queue(
+                queue, lambda: queues.consume(queue, prefetch=1, priority=priority, timeout_ms=self._timeout_ms)
+            )
         try:
             found = consumer.arrived()
         except ClientError as error:

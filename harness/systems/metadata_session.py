@@ -301,10 +301,10 @@ class MetadataSession(CompareAndSetLocks):
         with _CLASSIFIED:
             return await self._queues.declare(queue, single_active=True)
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         """What the queue gave to this session's consumer, which the first call makes; None if nothing has come yet."""
         with _CLASSIFIED:
-            return await self._queues.consume(queue)
+            return await self._queues.consume(queue, priority)
 
     async def leave(self, queue: str) -> Answer:
         """Be no consumer any more, and give back what was given and not reported."""

@@ -17,7 +17,15 @@ from splitbrain.cluster.client import (
     StoreRefusedError,
     TransactionAbortedError,
 )
-from splitbrain.cluster.patterns import Condition, IfNodeExists, IfPayloadVersion, if_data
+from splitbrain.cluster.patterns import (
+    Condition,
+    IfNodeExists,
+    IfPayloadVersion,
+    KeptBy,
+    Pattern,
+    if_data,
+    pattern_of,
+)
 from splitbrain.harness.contract.sessions import Answer
 from splitbrain.harness.systems.metadata_errors import readable
 from splitbrain.results.errors import ProtocolError
@@ -58,7 +66,7 @@ async def carry_out(client: Client, root: str, f: str, value: Any, timeout_ms: i
 
 async def _put(client: Client, root: str, value: Any, timeout_ms: int) -> Answer:
     path, number, condition, keep = value
-    kept: Mapping[str, Condition] | None = None if keep is None else {f"{root}/{keep[0]}": IfNodeExists(keep[1])}
+    kept: KeptBy = None if keep is None else {_kept(root, *keep): IfNodeExists(keep[1])}
     try:
         found = await client.put_nodes(
             f"{root}/{path}",
@@ -130,6 +138,14 @@ def _condition(given: Any) -> Condition | None:
             return if_data(payload_of(number))
         case _:
             raise ProtocolError(f"a tree knows no condition {given!r}.")
+
+
+def _kept(root: str, path: str, _: bool, depth: int = 0, version: int = 0) -> Pattern:
+    """The pattern that keeps a node; with a depth the node so far below the root has to be of a version."""
+    pattern, at = pattern_of(f"{root}/{path}"), len(pattern_of(root)) + depth
+    if not depth:
+        return pattern
+    return (*pattern_of(pattern[:at], IfPayloadVersion(version)), *pattern[at:])
 
 
 def _below(root: str, path: str) -> str:

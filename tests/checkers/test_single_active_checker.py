@@ -41,8 +41,10 @@ def consumed(script: Script, consumer: int, *values: Any) -> None:
 
 # --- against every possible course -----------------------------------------------------------------------------------
 
-Event: TypeAlias = tuple[int, float, str, int, tuple[int, int], bool]
-"""First and last row at which it can happen, "put" or "given", the value, the publisher or consumer, and the mark."""
+Event: TypeAlias = tuple[int, float, str, int, tuple[int, int], bool, float]
+"""First and last row at which it can happen, "put" or "given", the value, the publisher or consumer, the mark, and the
+row until which a consumer has it for certain.
+"""
 
 
 def events_of(history: Sequence[Op]) -> tuple[list[Event], int]:
@@ -51,29 +53,40 @@ def events_of(history: Sequence[Op]) -> tuple[list[Event], int]:
     certain: list[Event] = []
     ended: dict[int, int] = {}
     before: dict[int, int] = {}
+    failed_at: dict[int, int] = {}
     for pair in sorted(pairs(history), key=lambda pair: pair.invoke.index):
         begin, end, process = pair.invoke.index, pair.completion, pair.invoke.process
         ok = end is not None and end.type == "ok"
         if pair.invoke.f == "enqueue":
             if end is not None and end.type != "fail":
                 last = float(end.index) if ok else float("inf")
-                event: Event = (begin, last, "put", pair.invoke.value, (process, 0), False)
+                event: Event = (begin, last, "put", pair.invoke.value, (process, 0), False, -1)
                 (certain if ok else unsure).append(event)
         elif ok and end is not None and pair.invoke.f == "consume" and end.value is not None:
             flagged = isinstance(end.value, dict)
             value = int(end.value["value"] if flagged else end.value)
             consumer = (process, ended.get(process, 0))
-            certain.append((before.get(process, -1), float(end.index), "given", value, consumer, flagged))
+            begin, last = before.get(process, -1), float(end.index)
+            certain.append(
+                (begin, last, "given", value, consumer, flagged, last if failed_at.get(process, -2) < begin else -1)
+            )
             before[process] = end.index + 1  # it is acknowledged only then
         if pair.invoke.f == "leave" or not ok:
             ended[process] = ended.get(process, 0) + 1
+            failed_at[process] = begin if end is None else end.index
     return unsure + certain, len(unsure)
+
+
+def having(events: Sequence[Event], done: frozenset[int], first_end: float) -> frozenset[Any]:
+    """Those who have something that they were given, by the row at which the next event has to be at the latest."""
+    return frozenset(events[at][4] for at in done if events[at][2] == "given" and events[at][6] >= first_end)
 
 
 def possible(history: Sequence[Op]) -> bool:
     """Whether a queue that keeps its promises can have given so, by trying every course of events. Slow, and plain.
 
-    A value is given once it is in. A consumer that another one followed is not given anything any more. What is not
+    A value is given once it is in. A consumer that another one followed is not given anything any more, and has nothing
+    by then. What is not
     marked comes, where it was never given before, after all that its publisher had put in earlier and that is in;
     unless the queue had given that to a client that never learned of it, so that it will be marked when it comes.
     """
@@ -93,21 +106,21 @@ def possible(history: Sequence[Op]) -> bool:
         if any(search(done, marked | {value}, active, past) for value in sorted(inside - marked - came)):
             return True
         first_end = min(events[at][1] for at in certain - done)
-        for at, (begin, _, what, value, who, flagged) in enumerate(events):
+        for at, (begin, _, what, value, who, flagged, _) in enumerate(events):
             if at in done or begin > first_end:
                 continue
             if what == "put":
                 if search(done | {at}, marked, active, past):
                     return True
                 continue
-            if value not in inside or who in past or (value not in came and (value in marked) != flagged):
+            cannot = value not in inside or who in past or bool(having(events, done, first_end) - {who})
+            if cannot or (value not in came and (value in marked) != flagged):
                 continue
             own = puts[value]
-            held = any(
+            if value not in came and any(
                 other[4] == own[4] and other[0] < own[0] and earlier in inside - marked - came
                 for earlier, other in puts.items()
-            )
-            if value not in came and held:
+            ):
                 continue
             gone = past | {active} if active not in (None, who) else past
             if search(done | {at}, marked, who, gone):
@@ -225,8 +238,7 @@ def test_what_was_given_at_any_time_since_it_was_put_in_has_no_order() -> None:
         put(script, publisher, value)
     for consumer, value in ((1, 1), (2, 2), (1, 3)):
         consumed(script, consumer, value)
-    assert possible(script.ops)  # 2 was given last, or 2 first
-    assert judge(script).valid != "false"
+    assert judge(script).valid != "false"  # between publishers, 2 was given last, or first, for all that is judged
     faulty = Script()
     fault(faulty, "partition", "start")
     taking_turns(faulty)
@@ -389,14 +401,88 @@ def test_a_later_value_that_comes_first_is_out_of_order_unless_the_earlier_one_i
     assert "2 came out first" in verdict.sentence
 
 
-def test_a_message_that_may_have_waited_at_its_consumer_is_not_out_of_order() -> None:
-    """Process 1 may have been given the value 1 long before it looked: it had nothing unacknowledged."""
-    script = Script()
+def waited_at_its_consumer(script: Script) -> None:
+    """Process 1 was given the value 1 before process 2 was given the value 2, and looked after that."""
     put(script, 0, 1, 2)
     script.call(1, "consume", None, None, key="q")
     consumed(script, 2, 2)
     consumed(script, 1, 1)
-    assert judge(script).valid == "true"
+
+
+def test_a_message_that_waits_at_its_consumer_is_not_out_of_order_but_that_consumer_is_the_active_one() -> None:
+    script = Script()
+    waited_at_its_consumer(script)
+    assert not possible(script.ops)
+    verdict = judge(script)
+    assert verdict.anomalies == ("shared",)
+    assert verdict.sentence == (
+        "Shared: process 0 put value 1 of queue 'q' in before 2. Process 2 was given the later one by n3 at 0.700 s, "
+        "while process 1 had the earlier one, which it acknowledged at n2 at 0.900 s: it had neither left nor failed, "
+        "and no fault was in force."
+    )
+
+
+def test_a_message_that_waits_at_a_consumer_that_a_fault_may_have_hidden_passes() -> None:
+    script = Script()
+    put(script, 9, 7, 8)
+    consumed(script, 1, 7)
+    script.call(1, "leave", key="q")
+    consumed(script, 2, 8)
+    fault(script, "partition", "start")
+    waited_at_its_consumer(script)
+    assert judge(script, settle_s=0).valid == "true"
+
+
+@pytest.mark.parametrize(("f", "how"), [("leave", "ok"), ("consume", "fail")])
+def test_what_a_consumer_was_given_after_it_had_begun_anew_waited_nowhere(f: str, how: OpType) -> None:
+    script = Script()
+    put(script, 0, 1, 2)
+    script.call(1, f, None, how=how, key="q")
+    consumed(script, 2, 2)
+    consumed(script, 1, 1)
+    assert judge(script).anomalies == ()
+
+
+def asked(script: Script, consumer: int, priority: int, *values: Any) -> None:
+    """Consumes with a priority."""
+    for value in values:
+        script.event(consumer, "invoke", "consume", priority, key="q")
+        script.event(consumer, "ok", "consume", value, key="q")
+
+
+@pytest.mark.parametrize(("first", "second", "shared"), [(0, 1, False), (1, 0, True), (1, 1, True), (0, 0, True)])
+def test_a_consumer_of_a_higher_priority_may_come_between_and_leave(first: int, second: int, shared: bool) -> None:
+    script = Script()
+    put(script, 0, 1, 2, 3)
+    asked(script, 1, first, 1)
+    asked(script, 2, second, 2)
+    asked(script, 1, first, 3)
+    assert judge(script).anomalies == (("shared",) if shared else ())
+    script = Script()
+    for publisher, consumer, priority, value in ((0, 1, first, 1), (9, 2, second, 2), (0, 1, first, 3)):
+        put(script, publisher, value)
+        asked(script, consumer, priority, value)
+    assert judge(script).anomalies == (("shared",) if shared else ())
+
+
+def test_a_consumer_of_a_higher_priority_may_come_between_although_it_is_given_nothing() -> None:
+    """Process 3 takes over from process 1, and leaves; process 2 follows it, and leaves; then it is process 1 again."""
+    script = Script()
+    put(script, 0, 1, 2, 3)
+    asked(script, 1, 0, 1)
+    asked(script, 3, 1, None)
+    asked(script, 2, 0, 2)
+    asked(script, 1, 0, 3)
+    assert judge(script).anomalies == ()
+
+
+def test_a_consumer_of_a_higher_priority_waits_until_the_one_before_has_settled_what_it_has() -> None:
+    script = Script()
+    put(script, 0, 1, 2)
+    asked(script, 1, 0, None)
+    asked(script, 2, 1, 2)
+    asked(script, 1, 0, 1)
+    assert judge(script).anomalies == ("shared",)
 
 
 def test_what_nobody_put_in_or_was_refused_is_unexpected() -> None:
@@ -450,3 +536,102 @@ def test_many_subscriptions_of_one_process_are_judged_in_their_own_seconds() -> 
     assert verdict.valid == "true"
     assert verdict.figures["consumers"] == 10_000
     assert verdict.seconds < 3
+
+
+# --- queues that give nothing -----------------------------------------------------------------------------------------
+
+
+def waits(script: Script, seconds: float) -> None:
+    """Time passes: an op takes 0.2 s."""
+    for _ in range(round(5 * seconds)):
+        script.call(9, "consume", None, None, key="other")
+
+
+def nothing(script: Script, *consumers: int) -> None:
+    for consumer in consumers:
+        script.call(consumer, "consume", None, None, key="q")
+
+
+def starving(script: Script, *, wait_s: float = 6.0) -> None:
+    """Two consumers are given what is put in at first, and later nothing."""
+    nothing(script, 1, 2)
+    put(script, 0, 1)
+    consumed(script, 1, 1)
+    put(script, 0, 2)
+    waits(script, wait_s)
+    nothing(script, 1, 2)
+
+
+def test_a_queue_that_gives_nothing_to_consumers_that_wait_starves_them() -> None:
+    script = Script()
+    starving(script)
+    verdict = judge(script)
+    assert verdict.anomalies == ("starved",)
+    assert verdict.sentence == (
+        "Starved: value 2 of queue 'q' was acknowledged by n1 at 0.900 s, and never came out: 2 consumers of the queue "
+        "waited for more than 5 s, the last one until n3 at 7.300 s. None came, left or failed meanwhile, and no fault "
+        "was in force."
+    )
+
+
+def test_how_long_is_too_long_is_an_option() -> None:
+    script = Script()
+    starving(script)
+    assert judge(script, wait_s=7.0).anomalies == ()
+    assert judge(script, wait_s=5.5).anomalies == ("starved",)
+    with pytest.raises(UsageError, match="'wait_s' must be a number of seconds, not 'long'"):
+        judge(script, wait_s="long")
+
+
+def test_a_queue_that_gives_nothing_for_a_while_only_or_has_nothing_starves_none() -> None:
+    script = Script()
+    starving(script, wait_s=4.0)
+    assert judge(script).anomalies == ()
+    script = Script()
+    starving(script)
+    consumed(script, 1, 2)
+    assert judge(script).anomalies == ()
+    script = Script()
+    nothing(script, 1)
+    put(script, 0, 1, how="info")
+    waits(script, 6.0)
+    nothing(script, 1)
+    assert judge(script).anomalies == ()
+
+
+@pytest.mark.parametrize(("f", "how"), [("leave", "ok"), ("consume", "fail"), ("consume", "info"), ("enqueue", "fail")])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_consumer_that_ends_may_have_had_what_another_one_is_given_only_now(f: str, how: OpType, again: bool) -> None:
+    script = Script()
+    starving(script)
+    script.call(1, f, 99 if f == "enqueue" else None, how=how, key="q")
+    nothing(script, 2, *([1] if again and how != "info" else []))
+    assert judge(script).anomalies == ()
+    waits(script, 6.0)
+    nothing(script, 2, *([1] if again and how != "info" else []))
+    assert judge(script).anomalies == (("starved",) if how == "info" or f == "leave" or again else ())
+
+
+def test_a_consumer_that_was_not_asked_again_may_have_it_and_one_that_began_late_may_get_it() -> None:
+    script = Script()
+    starving(script)
+    nothing(script, 3)
+    assert judge(script).anomalies == ()
+    script = Script()
+    nothing(script, 3)
+    starving(script)
+    assert judge(script).anomalies == ()
+    waits(script, 1.0)
+    nothing(script, 3)
+    assert judge(script).anomalies == ("starved",)
+
+
+def test_a_fault_excuses_it() -> None:
+    script = Script()
+    nothing(script, 1, 2)
+    put(script, 0, 1)
+    fault(script, "partition", "start")
+    fault(script, "heal", "stop")
+    waits(script, 6.0)
+    nothing(script, 1, 2)
+    assert judge(script, settle_s=2).anomalies == ()

@@ -70,7 +70,7 @@ class MemoryQueues:
         self._consumers.setdefault(queue, [])
         return await self.declare_queue(queue)
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         """Be a consumer, and take the next message if it is this one's turn, once a node has answered."""
         read = await self._session.read(f"queue {queue}")
         consumers = self._consumers[queue]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.single_active import NAMES, SingleActiveClient
+from splitbrain.workloads.single_active import NAMES, WITH_PRIORITIES, Asks, SingleActiveClient
 
 
 @dataclass
@@ -48,6 +49,7 @@ class BrokerSession:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.taken: dict[int, int] = {}
+        self.priorities: dict[str, int] = {}
 
     async def declare_queue(self, queue: str) -> Answer:
         return await self.declare_single_active(queue)
@@ -64,10 +66,12 @@ class BrokerSession:
     async def take(self, queue: str) -> Answer:
         return Answer()
 
-    async def consume(self, queue: str) -> Answer:
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
         consumers, held = self.broker.consumers[queue], self.broker.queues[queue]
         if self not in consumers:
-            consumers.append(self)
+            self.priorities[queue] = priority
+            before = sum(each.priorities[queue] >= priority for each in consumers)
+            consumers.insert(before, self)  # the first one is active, and has nothing now that it has not acknowledged
         if not held or not (self.broker.shares or consumers[0] is self):
             return Answer()
         value, redelivered = held.pop(0)
@@ -143,6 +147,16 @@ def test_an_honest_broker_passes_and_consumers_take_over_from_each_other() -> No
     assert verdict.figures["delivered"] == len(broker.acked)
 
 
+def test_consumers_of_one_queue_have_priorities_and_take_over_from_others_that_stay() -> None:
+    history = carried_out(Broker())
+    asked = [op for op in history if op.type == "invoke" and op.f == "consume"]
+    assert {(op.key, op.value) for op in asked} == {("sa0", None), ("sa1", 0), ("sa1", 1)}
+    assert {(op.process == 3, op.value) for op in asked if op.key == WITH_PRIORITIES} == {(True, 1), (False, 0)}
+    answers = [op for op in history if op.f == "consume" and op.type == "ok" and op.key == WITH_PRIORITIES]
+    given = [op.process for op in answers if op.value is not None]
+    assert sum(one != 3 == other for one, other in itertools.pairwise(given)) > 5  # process 3 takes over from others
+
+
 def test_consumers_take_over_from_each_other_among_many_clients_too() -> None:
     verdict = SingleActive().check(to_table(carried_out(Broker(), clients=24)), {})
     assert verdict.valid == "true", verdict.sentence
@@ -178,3 +192,23 @@ def test_a_client_acknowledges_what_it_reports_and_refuses_ops_that_it_does_not_
             await client.invoke(test, op("peek"))
 
     asyncio.run(main())
+
+
+def test_each_client_asks_each_queue_once_at_the_end() -> None:
+    left: Any = Asks()
+    streams = Streams(1)
+    ctx = Context.initial(3, ("n1", "n2"), streams["workload"], streams["nemesis"])
+    ctx = ctx.restrict(~ctx.nemesis_bit)
+    found: list[Op] = []
+    while (result := left.op(ctx)) is not None:
+        op, left = result
+        assert isinstance(op, Op)
+        found.append(op)
+    assert sorted((op.process, op.key) for op in found) == [(process, name) for process in range(3) for name in NAMES]
+    assert {op.value for op in found if op.key == WITH_PRIORITIES} == {0, 1}
+
+
+def test_where_answers_come_late_a_queue_may_hear_so_late_that_a_consumer_is_gone() -> None:
+    for late_s, options in ((0.0, {}), (30.0, {"wait_s": 35.0})):
+        workload = build("single-active", nodes=("n1",), concurrency=2, late_s=late_s)
+        assert workload.checkers[0].options == options

@@ -11,6 +11,7 @@ from splitbrain.checkers.models.catalogue import model
 from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, frozen
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.tree import NEWEST_VERSION
+from splitbrain.cluster.tree.patternindex import PatternIndex
 from splitbrain.harness.generators import Context
 from splitbrain.harness.systems import metadata_trees
 from splitbrain.harness.systems.metadata_session import MetadataSession
@@ -114,8 +115,37 @@ def test_a_node_goes_with_the_last_child_that_its_condition_asks_for_and_not_bef
 
 def test_trees_have_conditions_on_one_node_and_on_the_children_of_one() -> None:
     kept = [value[3] for f, value in ops(1, 500) if f == "put" and value[3] is not None]
-    kinds = {(path.endswith("*"), yes) for path, yes in kept}
+    kinds = {(path.endswith("*"), yes) for path, yes, *_ in kept}
     assert kinds == {(True, True), (True, False), (False, True), (False, False)}
+
+
+def test_trees_have_conditions_on_the_version_of_the_node_and_of_those_above_it() -> None:
+    kept = [value[3] for f, value in ops(1, 2000) if f == "put" and value[3] is not None and len(value[3]) > 2]
+    places = {len(path.split("/")) - depth for path, _, depth, _ in kept}
+    assert places == {0, 1, 2, 3}
+    assert {version for _, _, _, version in kept} == {1, 2}
+
+
+def test_a_node_goes_when_a_node_on_the_way_to_what_keeps_it_has_another_version() -> None:
+    known = model("tree")
+    state = known.init()
+    steps: list[tuple[str, Any, Any]] = [
+        ("put", ["b/a", 1, None, None], ["ok", [["b/a", None, 1, 1, None]]]),
+        ("put", ["a", 2, None, ["b/a", True, 1, 2]], ["keep_while_conditions_not_met"]),
+        ("put", ["a", 2, None, ["b/a", True, 1, 1]], ["ok", [["a", None, 1, 1, None]]]),
+        ("put", ["b/a", 2, None, None], ["ok", [["b/a", 1, 2, 1, None]]]),
+        ("get", "a", [2, 1, 1, 0]),
+        ("put", ["b", 3, None, None], ["ok", [["a", 2, 1, 1, "keep_while"], ["b", None, 2, 1, None]]]),
+    ]
+    for f, value, result in steps:
+        state = known.step(state, f, frozen(value), frozen(result))
+        assert state is not IMPOSSIBLE, (f, value)
+
+
+def test_a_tree_that_does_not_look_at_nodes_on_the_way_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys_alone: Any = PatternIndex[Any].matching
+    monkeypatch.setattr(PatternIndex, "concerned", keys_alone)
+    assert mismatches(NO_BUGS, 0) != []
 
 
 def test_payloads_are_of_all_sizes_and_one_that_was_changed_on_the_way_is_known() -> None:

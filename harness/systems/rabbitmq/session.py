@@ -239,8 +239,11 @@ class RabbitmqSession:
         await self._connection.declare(queue, {**self._arguments, "x-single-active-consumer": True})
         return Answer()
 
-    async def consume(self, queue: str) -> Answer:
-        """What the queue gave to this session (`basic.consume` with a prefetch of 1); None if nothing has come yet."""
+    async def consume(self, queue: str, priority: int = 0) -> Answer:
+        """What the queue gave to this session (`basic.consume` with a prefetch of 1); None if nothing has come yet.
+
+        All consumers are of the same priority: the single active one of a classic queue is replaced for none.
+        """
         return _delivery(queue, await self._connection.consume(queue))
 
     async def leave(self, queue: str) -> Answer:
