@@ -42,7 +42,7 @@ class Bank:
         """Judge a run.
 
         Raises:
-            UsageError: an option is wrong, or balances are fractions.
+            UsageError: an option is wrong, or balances are fractions, and nothing else is wrong.
         """
         accounts, given = (_whole(options, name) for name in ("accounts", "total"))
         overdrawn = options.get("negative_balances", False)
@@ -57,9 +57,14 @@ class Bank:
             names = list(usual) if accounts is None else [str(account) for account in range(accounts)]
             totals.append(sum(usual.values()) if given is None else given)
             for row, balances in bank.reads:
+                if _has_fractions(balances):
+                    continue
                 found = _findings(history, row, balances, names, totals[-1])
                 findings += [each for each in found if not (overdrawn and each.anomaly == "negative-balance")]
         findings.sort(key=lambda each: each.rows)
+        odd = next((balances for bank in banks for _, balances in bank.reads if _has_fractions(balances)), None)
+        if odd is not None and not findings:
+            raise UsageError(f"checker bank: balances must be whole numbers, which add up exactly, not {odd!r:.80}.")
         figures = {
             "reads": sum(len(bank.reads) for bank in banks),
             "transfers": int(np.count_nonzero(calls.are("transfer") & calls.ended("ok"))),
@@ -94,10 +99,12 @@ def _usual(reads: Sequence[Any]) -> Mapping[str, int]:
     return whole[kinds.index(most)]
 
 
+def _has_fractions(found: Any) -> bool:
+    return isinstance(found, dict) and any(type(each) is float for each in cast("dict[str, Any]", found).values())
+
+
 def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: int) -> Iterable[Finding]:
     balances = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    if any(type(balance) is float for balance in balances.values()):
-        raise UsageError(f"checker bank: balances must be whole numbers, which add up exactly, not {balances!r:.80}.")
     said = f"{by_key.answer(table, row)} answered"
     if (
         not balances
@@ -150,7 +157,7 @@ def _by_key(calls: Calls) -> Iterable[Bools]:
 def _praise(figures: Mapping[str, int], totals: Sequence[int]) -> str:
     if not figures["reads"]:
         return "No balance was ever read."
-    found = f"{totals[0]} in all" if len(totals) == 1 else f"the total of their bank, of {len(totals)}"
+    found = f"{totals[0]} in all" if len(totals) == 1 else f"the total of their own bank, one of {len(totals)}"
     return (
         f"All {counted(figures['reads'], 'read')} found {found}, in {counted(figures['states'], 'state')} of "
         f"the accounts; {figures['beside_transfers']} of them were under way beside a transfer."

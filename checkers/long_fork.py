@@ -43,12 +43,14 @@ class LongFork:
         """Judge the ops of one group.
 
         Raises:
-            UsageError: a write does not name its register by number, or a read answered a transaction.
+            UsageError: a write does not name its register by number; or a read answered a transaction, and nothing else
+                is wrong.
         """
         calls = client_calls(history)
         key = cell(history, "key", 0) if history.num_rows else None
         rows = calls.complete[calls.are("read") & calls.ended("ok")].tolist()
-        answers = [(row, cell(history, "value", row)) for row in rows]
+        every = [(row, cell(history, "value", row)) for row in rows]
+        answers = [(row, answer) for row, answer in every if not _is_transaction(answer)]
         writes = calls.invoke[calls.are("write") & ~calls.ended("fail")].tolist()
         begun: dict[int, int] = {}
         for row in writes:
@@ -58,6 +60,11 @@ class LongFork:
         partial = sum(0 < len(read.writes) < len(begun) for read in reads)
         figures = {"keys": 1, "reads": len(answers), "partial": partial, "split": int(partial > 0)}
         findings = [*wrong, *_forks(history, key, reads)]
+        odd = next((answer for _, answer in every if _is_transaction(answer)), None)
+        if odd is not None and not findings:
+            raise UsageError(
+                f"checker long-fork: a read answers a list, a 1 or null for each register of its key, not {odd!r:.80}."
+            )
         praise = f"Of {counted(len(reads), 'read')} of {key} {partial} saw one write and not the other."
         return _JUDGE.key(key, history, findings, praise, figures, exercised=partial > 0)
 
@@ -91,17 +98,13 @@ def _seen(row: int, answer: Any) -> Seen:
 
 
 def _values(answer: Any) -> list[Any]:
-    """What a read found in each register; an answer that is no list is of one.
+    """What a read found in each register; an answer that is no list is of one."""
+    return cast("list[Any]", answer) if isinstance(answer, list) else [answer]
 
-    Raises:
-        UsageError: it is a transaction, as Jepsen's long forks have it.
-    """
-    values = cast("list[Any]", answer) if isinstance(answer, list) else [answer]
-    if any(isinstance(value, list | dict) for value in values):
-        raise UsageError(
-            f"checker long-fork: a read answers a list, a 1 or null for each register of its key, not {answer!r:.80}."
-        )
-    return values
+
+def _is_transaction(answer: Any) -> bool:
+    """Whether a read answered micro-operations, as in Jepsen's long forks."""
+    return any(isinstance(value, list | dict) for value in _values(answer))
 
 
 def _wrong(table: pa.Table, key: str | None, row: int, answer: Any, begun: Mapping[Any, int]) -> Iterable[Finding]:

@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from splitbrain.checkers.queues.starved import WAIT_S
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.brokers import Delivery, SingleActive
 from splitbrain.harness.contract.generator import PENDING, Context, Generator, Result, bits
@@ -220,7 +219,7 @@ def single_active(
             clients(Asks()),
         ),
         checkers=(
-            CheckerSpec("single-active", {"wait_s": WAIT_S + late_s} if late_s else {}),
+            CheckerSpec("single-active", {"late_s": late_s} if late_s else {}),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": list(fs)}),
         ),

@@ -59,8 +59,9 @@ class SingleActive(OfOneRun):
     """Judges ops that put values into queues (`enqueue`), and wait for what the queue gives them (`consume`).
 
     A consumer begins with its first `consume`, and ends with a `leave`. Options: `enqueue`, `consume` and `leave`, the
-    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15); `wait_s`, for
-    how long a value may be on its way to a consumer (5). Values and answers are those of the checker `queue`.
+    functions' names; `settle_s`, for how long after a fault handovers need no other reason (default 15); `late_s`, how
+    much later than usual something may arrive although no fault is in force (0): if it may, no time is without a fault.
+    Values and answers are those of the checker `queue`.
     """
 
     name = "single-active"
@@ -78,7 +79,8 @@ class SingleActive(OfOneRun):
             by_key.function_option(self.name, options, name) for name in ("enqueue", "consume", "leave")
         )
         calm = Calm.of(self.name, history, options, SETTLE_S)
-        wait_ns = nanoseconds(self.name, options, "wait_s", WAIT_S)
+        if nanoseconds(self.name, options, "late_s", 0.0):
+            calm = Calm(())
         start = time.process_time()
         table = history.filter(array(ints(history, "process") >= 0)).combine_chunks()
         chosen = is_equal(table, "f", enqueue) | is_equal(table, "f", consume)
@@ -86,7 +88,7 @@ class SingleActive(OfOneRun):
         ends, ended = _ends(every, leave), endings(every, leave)
         index = ints(table, "index")[chosen]
         reading = read(client_calls(table.filter(array(chosen)).combine_chunks()), Functions(enqueue, consume, ""))
-        verdict = _Judge(reading, _given(reading, ends, index), ended, calm, wait_ns).verdict(self.name)
+        verdict = _Judge(reading, _given(reading, ends, index), ended, calm).verdict(self.name)
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
 
@@ -167,16 +169,13 @@ def _priority(reading: Reading, row: int) -> int:
 class _Judge:
     """One run, in rows of the table of its ops on queues: row order is real-time order."""
 
-    def __init__(
-        self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm, wait_ns: int
-    ) -> None:
+    def __init__(self, reading: Reading, given: Sequence[Given], ended: Sequence[Ending], calm: Calm) -> None:
         self.table = reading.calls.table
         self.reading = reading
         self.items = reading.items
         self.given = given
         self.ended = ended
         self.calm = calm
-        self.wait_ns = wait_ns
         self.time = ints(self.table, "time")
         self.counts: Counter[str] = Counter()
         self.reported: set[tuple[int, Consumer, Consumer]] = set()
@@ -217,12 +216,12 @@ class _Judge:
                 yield Finding("unexpected", f"Unexpected: {said}, although its put had failed.", (begun, each.by))
 
     def _starved(self) -> Iterator[Finding]:
-        for each in starved(self.reading, self.ended, self.calm, self.wait_ns):
+        for each in starved(self.reading, self.ended, self.calm):
             consumers = counted(each.consumers, "consumer")
             acknowledged = int(self.items.acknowledged[each.item])
             sentence = (
                 f"Starved: {self._named(each.item)} was acknowledged by {answer(self.table, acknowledged)}, and never "
-                f"came out: {consumers} of the queue waited for more than {self.wait_ns / 1e9:g} s, the last one "
+                f"came out: {consumers} of the queue waited for more than {WAIT_S:g} s, the last one "
                 f"until {answer(self.table, each.row)}. None came, left or failed meanwhile, and no fault was in force."
             )
             yield Finding("starved", sentence, (acknowledged, each.row))

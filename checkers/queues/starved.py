@@ -2,7 +2,7 @@
 
 It is convicted only if all of the following hold for some time: no fault is in force, or was shortly before; a value is
 acknowledged, and never comes out; no consumer of its queue begins, leaves, fails, or is given anything; and behind
-`wait_ns` of that each of them is asked once more, and has been given nothing. One that keeps something to itself would
+`WAIT_S` of that each of them is asked once more, and has been given nothing. One that keeps something to itself would
 have reported it by then: so none has the value, and none that might have it is gone.
 """
 
@@ -19,8 +19,8 @@ from splitbrain.checkers.queues.reading import NEVER, Reading
 from splitbrain.results.calls import OPEN, Calls, ints
 
 WAIT_S: Final = 5.0
-"""So long a value may be on its way to a consumer, or to one that is gone without its queue's knowledge, while no fault
-is in force, in worlds in which nothing comes late.
+"""So long a value may be on its way to a consumer while no fault is in force, or to one that is gone, as its queue does
+not know.
 """
 
 
@@ -78,8 +78,8 @@ def endings(calls: Calls, leave: str) -> list[Ending]:
     ]
 
 
-def starved(reading: Reading, ended: Sequence[Ending], calm: Calm, wait_ns: int) -> Iterator[Starved]:
-    """The queues that give nothing for `wait_ns`."""
+def starved(reading: Reading, ended: Sequence[Ending], calm: Calm) -> Iterator[Starved]:
+    """The queues that give nothing."""
     time = ints(reading.calls.table, "time")
     items, deliveries = reading.items, reading.deliveries
     came = np.zeros(len(items.value), np.bool_)
@@ -102,7 +102,7 @@ def starved(reading: Reading, ended: Sequence[Ending], calm: Calm, wait_ns: int)
         )
         last = max((each[-1] for each in polls.values()), key=lambda poll: poll.complete_ns)
         waited_ns = min(each[-1].invoke_ns for each in polls.values()) - since_ns
-        if waited_ns >= wait_ns and calm.covers(since_ns, last.complete_ns):
+        if waited_ns >= WAIT_S * 1e9 and calm.covers(since_ns, last.complete_ns):
             yield Starved(item, len(polls), last.row)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,6 +150,21 @@ SYNC_LOOKS: Final = 1_000
 """The others look so often, at this distance, whether a sync is under way: for a quarter of a second."""
 
 
+@dataclass(slots=True)
+class PowerCut:
+    """Nodes that lose their power together.
+
+    Attributes:
+        hosts: their machines.
+        looked_ns: when it was last looked whether one of them syncs: once for all of them.
+        is_due: whether one did.
+    """
+
+    hosts: list[SimHost] = field(default_factory=list["SimHost"])
+    looked_ns: int = -1
+    is_due: bool = False
+
+
 # --- deployments ------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +185,7 @@ class SimDeployment:
         assert simulation is not None, "the backend has checked it"
         self._test = test
         self._runtime = runtime
+        self._cuts: dict[int, PowerCut] = {}
         self._simulation = simulation
         self._network = SimNetwork(loop, runtime.streams, test.nodes, nature, trace)
         # Only a test that waits for marks pays for knowing which node passes them.
@@ -232,16 +249,26 @@ class SimDeployment:
     async def _amid_a_sync(self, host: SimHost) -> None:
         """Half of the times, wait for a short while until a program is blocked by a sync.
 
-        One that syncs at once what it writes has nothing to lose at most other moments. Of nodes that lose power at the
-        same time all wait, or none does.
+        One that syncs at once what it writes has nothing to lose at most other moments. Nodes whose power is to be cut
+        at the same moment wait for a sync of one of them, and lose it at the same moment.
         """
-        clock, streams = self._runtime.clock, self._runtime.streams
-        if not host.disk.blocks or streams[f"power/{clock.now_ns()}"].random() < AT_ONCE:
+        if not host.syncs_by_blocking or self._listener is not None:  # at a mark nothing may wait
+            return
+        clock = self._runtime.clock
+        cut = self._cuts.get(clock.now_ns())
+        if cut is None:
+            waits = self._runtime.streams["power cuts"].random() >= AT_ONCE
+            cut = self._cuts[clock.now_ns()] = PowerCut(is_due=not waits)
+        cut.hosts.append(host)
+        if cut.is_due:
             return
         for _ in range(SYNC_LOOKS):
-            if host.disk.sync_under_way:
-                return
             await clock.sleep_ns(SYNC_LOOK_NS)
+            if cut.looked_ns != clock.now_ns():
+                cut.looked_ns = clock.now_ns()
+                cut.is_due = any(each.disk.sync_under_way for each in cut.hosts)
+            if cut.is_due:
+                return
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """Let the node's process do nothing until it is resumed."""

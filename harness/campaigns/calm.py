@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from splitbrain.harness import validate
-from splitbrain.harness.contract.elections import Elections
+from splitbrain.harness.campaigns.judges import recovery_bound_s
 from splitbrain.harness.contract.test import Test
 from splitbrain.nemesis.schedule import LONGEST
 
@@ -23,37 +23,36 @@ SHARE_MOST: Final = 0.5
 """The largest share of a test that is calm: one that is too short is about its faults."""
 
 
-def calm_s(elections: Elections, interval_s: float, op_timeout_s: float, nodes: int, rate_hz: float) -> float:
-    """How long the last window must be, in seconds; 0 if those between faults are long enough.
+def calm_s(test: Test, interval_s: float) -> float:
+    """How long before the end of a test the faults have to end, in seconds; 0 if that does not matter.
+
+    That is so if its system has no elections or its nodes tell of themselves, or if windows between faults are so long
+    that progress is judged in them.
 
     Args:
-        elections: of the system, in this test.
-        interval_s: mean time between nemesis ops.
-        op_timeout_s: how long a client waits.
-        nodes: how many there are.
-        rate_hz: of all clients together.
+        test: what is run; its length and its nemesis do not matter.
+        interval_s: mean time between nemesis ops, in seconds.
     """
-    unjudged_s = elections.bound_s + op_timeout_s
+    elections = test.system.capabilities.elections
+    if elections is None or not only_answers_tell(test):
+        return 0.0
+    elections = elections.under(test.settings)
+    unjudged_s = recovery_bound_s(test, elections) + test.longest_timeout_s
+    if test.quiet_s is None:
+        unjudged_s += elections.recovery_per_outage * min(LONGEST * interval_s, elections.outage_limit_s)
     if LONGEST * interval_s > unjudged_s:
         return 0.0
-    return unjudged_s + ATTEMPTS * nodes / rate_hz
+    return interval_s + unjudged_s + ATTEMPTS * len(test.nodes) / test.rate
 
 
 def faults_end_s(test: Test, interval_s: float) -> float:
     """After this time no fault of a test begins, and those in force are healed one after the other.
 
     Args:
-        test: what is run; of its nemesis nothing matters.
+        test: what is run; its nemesis does not matter.
         interval_s: mean time between nemesis ops, in seconds.
     """
-    elections = test.system.capabilities.elections
-    if elections is None or not only_answers_tell(test):
-        return test.time_limit_s
-    elections = elections.under(test.settings)
-    needed_s = calm_s(elections, interval_s, test.longest_timeout_s, len(test.nodes), test.rate)
-    if needed_s == 0.0:
-        return test.time_limit_s
-    return max(test.time_limit_s - needed_s - interval_s, (1.0 - SHARE_MOST) * test.time_limit_s)
+    return max(test.time_limit_s - calm_s(test, interval_s), (1.0 - SHARE_MOST) * test.time_limit_s)
 
 
 def only_answers_tell(test: Test) -> bool:

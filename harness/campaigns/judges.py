@@ -93,18 +93,29 @@ def _of_telemetry(test: Test) -> Sequence[str]:
     return CONSENSUS_CHECKERS if named is None else named(test.settings, test.nemesis.faults)
 
 
+def recovery_bound_s(test: Test, elections: Elections) -> float:
+    """How long nodes need not answer after a change of links or nodes, apart from what an outage adds, in seconds.
+
+    Args:
+        test: what is run.
+        elections: of its system, under the settings of the test.
+    """
+    if test.quiet_s is not None:
+        return test.quiet_s
+    has_own = not test.workload.needs.isdisjoint(elections.own_groups)
+    return elections.bound_s + (OWN_LOGS_PACES * test.pace_s if has_own else 0.0)
+
+
 def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
     """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
     elections = elections.under(test.settings)
-    has_own = not test.workload.needs.isdisjoint(elections.own_groups)
-    bound_s = elections.bound_s + (OWN_LOGS_PACES * test.pace_s if has_own else 0.0)
     judged_by: dict[str, Any] = {
         "nodes": list(test.nodes),
         "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],
         "election_timeout_s": elections.timeout_s,
         "op_timeout_s": test.longest_timeout_s,
         "lease_s": elections.lease_in_force_s(test.settings),
-        "recovery_bound_s": bound_s if test.quiet_s is None else test.quiet_s,
+        "recovery_bound_s": recovery_bound_s(test, elections),
     }
     groups = elections.groups_for(test.workload.needs)
     if groups:

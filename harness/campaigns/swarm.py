@@ -19,12 +19,11 @@ import msgspec
 
 from splitbrain.harness.backends import catalogue as backends
 from splitbrain.harness.campaigns import overlaps, spread
-from splitbrain.harness.campaigns.calm import calm_s, only_answers_tell
+from splitbrain.harness.campaigns.calm import calm_s
 from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
 from splitbrain.harness.campaigns.costs import OPS_MOST, OWN_LOGS, affordable_nodes, affordable_ops
 from splitbrain.harness.campaigns.judges import OWN_LOGS_PACES, can_be_judged
 from splitbrain.harness.campaigns.loads import (
-    Figures,
     affordable,
     audible,
     beside_core,
@@ -34,7 +33,6 @@ from splitbrain.harness.campaigns.loads import (
     patient,
 )
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
-from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
@@ -362,7 +360,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         clients = _clients_of(seed, asked.system, settings, nodes) or load.concurrency
     # Apart from all other draws, as settings are.
     at_once = burst(Streams(seed)["bursts"], theme, nemesis, rate_hz, interval_s, client_count(load.concurrency, nodes))
-    return RunOptions(
+    options = RunOptions(
         workload=_variant(seed, workload, asked),
         nemesis=",".join(nemesis),
         system=asked.system,
@@ -372,7 +370,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         concurrency=clients,
         rate=rate_hz,
         burst=at_once if asked.burst is None else asked.burst,
-        time_limit=_given(asked.time_limit, load.time_limit_s + _calm_s(asked.system, load, nodes)),
+        time_limit=load.time_limit_s,
         interval=interval_s,
         overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),
         op_timeout=_given(asked.op_timeout, load.op_timeout_s),
@@ -382,6 +380,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         settings=settings,
         consistency_model=asked.consistency_model,
     )
+    return options if asked.time_limit is not None else _with_calm(options)
 
 
 def _patient_share(workload: str, theme: Theme, asked: Asked) -> float:
@@ -411,12 +410,11 @@ def _world(seed: int, theme: Theme, workload: str, system: str) -> str:
     None that is slow for workloads that wait for many syncs, nor one in which the system may elect no leader.
     """
     drawn = Streams(seed)["world of the test"].choice(theme.worlds)
-    if _pace_s(drawn, seed) > _slowest_s(system):
-        return QUICK
-    if workload not in SYNCING:
-        return drawn
-    able = WORLD if drawn in SLOW else drawn
-    return able if _pace_s(able, seed) <= SYNCING_PACE_S else QUICK
+    slowest_s = _slowest_s(system)
+    if workload in SYNCING:
+        slowest_s = min(slowest_s, SYNCING_PACE_S)
+        drawn = WORLD if drawn in SLOW else drawn
+    return drawn if _pace_s(drawn, seed) <= slowest_s else QUICK
 
 
 def _slowest_s(system: str) -> float:
@@ -441,40 +439,13 @@ def _recovery_s(system: str) -> float:
     return math.inf if elections is None else elections.bound_s
 
 
-def _calm_s(system: str, load: Figures, nodes: int) -> float:
-    """How much longer a test of the load is, so that it ends in calm where nothing else shows progress."""
-    elections = _elections_shown_by_answers(system)
-    if elections is None:
-        return 0.0
-    needed_s = calm_s(elections, load.interval_s, load.op_timeout_s, nodes, load.rate_hz)
-    return math.ceil(needed_s + load.interval_s) if needed_s else 0.0
-
-
-@lru_cache(maxsize=8)
-def _elections_shown_by_answers(system: str) -> Elections | None:
-    """The elections of a system of that name whose nodes say nothing of themselves; None if it is another one."""
-    made = systems.build(system)
-    if made.capabilities.elections is None:
-        return None
-    workload = able(systems.operations(system))[0]
-    test = compose(
-        RunOptions(
-            workload=workload,
-            nemesis="none",
-            system=system,
-            backend="sim",
-            bug="",
-            nodes="3",
-            concurrency="3",
-            rate=1.0,
-            time_limit=1.0,
-            interval=None,
-            op_timeout=1.0,
-            recovery=RECOVERY_S,
-            seed=0,
-        )
-    )
-    return made.capabilities.elections if only_answers_tell(test) else None
+def _with_calm(options: RunOptions) -> RunOptions:
+    """The test, so much longer that its faults last as long as they would without a calm end."""
+    declared = systems.build(options.system).capabilities
+    if declared.elections is None or declared.telemetry_checkers is not None or options.interval is None:
+        return options
+    more_s = math.ceil(calm_s(compose(options), options.interval))
+    return msgspec.structs.replace(options, time_limit=options.time_limit + more_s) if more_s else options
 
 
 def _given(given: float | None, drawn: float) -> float:

@@ -220,6 +220,12 @@ class SimHost:
         except Exception as error:
             self._end(process, error)
 
+    @property
+    def syncs_by_blocking(self) -> bool:
+        """Whether its process runs, and is blocked while it syncs."""
+        process = self.process
+        return process is not None and process.state == "running" and self.disk.blocks
+
     def power_off(self) -> dict[str, int]:
         """End the process, and lose what was not synced; what was lost."""
         process = self.process

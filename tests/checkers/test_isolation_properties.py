@@ -208,7 +208,7 @@ def test_each_key_is_a_bank_of_its_own() -> None:
 
     [sound] = engine.judge(to_table(steps(0)), [CheckerSpec("bank")], None, weaker=False)
     assert (sound.valid, sound.figures["reads"], sound.figures["states"]) == ("true", 4, 2)
-    assert "the total of their bank, of 2" in sound.sentence
+    assert "the total of their own bank, one of 2" in sound.sentence
     [broken] = engine.judge(to_table(steps(1)), [CheckerSpec("bank")], None, weaker=False)
     assert broken.anomalies == ("wrong-total",)
 
@@ -216,6 +216,16 @@ def test_each_key_is_a_bank_of_its_own() -> None:
 def test_balances_that_are_fractions_are_refused() -> None:
     with pytest.raises(UsageError, match="whole numbers"):
         judged("bank", did("read", None, {"0": 10.5, "1": 9.5}))
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_an_answer_of_another_shape_hides_nothing_that_is_wrong(odd: int) -> None:
+    balances = [did("read", None, {"0": 10, "1": 10}), did("read", None, {"0": 10, "1": 3})]
+    balances.insert(odd, did("read", None, {"0": 10.5, "1": 9.5}))
+    assert judged("bank", [step for steps in balances for step in steps]).anomalies == ("wrong-total",)
+    forks = [did("write", 0, 0), did("read", None, [1, 1])]
+    forks.insert(odd, did("read", None, [["r", 0, 1], ["r", 1, None]]))
+    assert judged("long-fork", [step for steps in forks for step in steps]).anomalies == ("wrong-value",)
 
 
 def test_a_write_that_names_no_register_is_refused() -> None:
