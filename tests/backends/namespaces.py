@@ -23,7 +23,7 @@ from tests.backends.support import skip_without_namespaces
 
 ROOT: Final = Path(__file__).parents[2]
 LINKS: Final[Sequence[Link]] = (("a", "b"), ("b", "a"))
-EXPIRES_S: Final = 1
+EXPIRES_S: Final = 4
 """How long a cut shall last that nobody refreshes, so that its end can be awaited."""
 
 Scenario = Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]
@@ -67,8 +67,8 @@ async def course_of_a_cut(fabric: Fabric) -> dict[str, Any]:
     probes = private(fabric, "_probes", "_sockets")
     probes["a"].sendto(b"not a probe", probes["b"].getsockname())
     seen: dict[str, Any] = {"cut": await passing(fabric)}
-    for _ in range(3):
-        await asyncio.sleep(0.6 * EXPIRES_S)
+    for _ in range(4):
+        await asyncio.sleep(0.3 * EXPIRES_S)
         await fabric.refresh()
     seen["refreshed"] = await passing(fabric)
     seen["counted"] = [[*link, count] for link, count in (await fabric.dropped()).items()]

@@ -155,7 +155,7 @@ def test_the_server_that_writes_back_survives_a_hunt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", [SYSTEM, RIGHT])
 def test_the_same_program_runs_as_processes(tmp_path: Path, system: str) -> None:
     done = splitbrain(
-        *("run", "--system", system, "--workload", "register", "--nemesis", "kill", "--nodes", "3", "--rate", "20"),
+        *("run", "--system", system, "--workload", "register", "--nemesis", "kill", "--nodes", "3", "--rate", "40"),
         *("--time-limit", "10", "--interval", "3", "--seed", "1", "--store", "store", "--json"),
         cwd=tmp_path,
     )
