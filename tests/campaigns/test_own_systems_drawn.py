@@ -16,6 +16,7 @@ from splitbrain.checkers.verdict import Verdict, reasons
 from splitbrain.harness.campaigns.calm import ATTEMPTS, calm_s, faults_end_s
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.swarm import PACES_TO_ELECT, Asked, asked_for, draw
+from splitbrain.harness.campaigns.themes import TIME_LIMITS_S
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.running.simulate import simulate
@@ -126,6 +127,12 @@ def test_calm_lasts_longer_where_outages_or_settings_make_a_recovery_longer() ->
     assert with_elections(surviving, {}) == before_s + 2.0 * LONGEST
     scaled = Elections(timeout_s=1.0, scaled_by={"ticks": 1})
     assert with_elections(scaled, {"ticks": 3}) == before_s + 2 * ELECTIONS.bound_s
+
+
+def test_a_test_without_faults_is_not_made_longer() -> None:
+    system = f"{__name__}:Silent"
+    calm = asked_for(workload="register", nemesis="none", nodes=None, system=system, bug="", world="swarm")
+    assert all(draw(seed, calm).time_limit in TIME_LIMITS_S for seed in range(30))
 
 
 def test_the_length_that_was_asked_for_stays_and_half_of_a_short_test_has_faults() -> None:
