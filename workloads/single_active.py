@@ -175,7 +175,9 @@ class SingleActiveClient(SessionClient[SingleActive]):
                 answer = await self.session.publish(name, op.value)
                 return op.complete("ok", op.value, term=answer.term)
             case "consume":
-                given: Delivery | None = (await self.session.consume(name, op.value or 0)).value
+                # Sessions of systems without priorities may know no such argument.
+                asked = self.session.consume(name, op.value) if op.value else self.session.consume(name)
+                given: Delivery | None = (await asked).value
                 if given is None:
                     return op.complete("ok", None)
                 self.session.ack(given["tag"])  # nothing is awaited between this and the op's end

@@ -136,7 +136,7 @@ def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
     """All deliveries, in the order in which clients reported them."""
     found: list[Given] = []
     before: dict[tuple[int, int], int] = {}
-    process = ints(reading.calls.table, "process")
+    process, values = ints(reading.calls.table, "process"), reading.calls.table["value"].to_pylist()
     deliveries, items = reading.deliveries, reading.items
     for at in np.argsort(deliveries.end, kind="stable").tolist():
         item, row = int(deliveries.item[at]), int(deliveries.end[at])
@@ -144,7 +144,7 @@ def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
         own = [ends.get((by, name), ()) for name in dict.fromkeys((None, reading.queues[queue]))]
         ended = sum(bisect_left(each, index[row]) for each in own)
         after = max(before.get((by, queue), -1), int(items.begun[item]) if items.begun[item] < row else -1)
-        priority = _priority(reading, int(deliveries.begin[at]))
+        priority = _priority(values[int(deliveries.begin[at])])
         stayed = after >= 0 and ended == sum(bisect_left(each, index[after]) for each in own)
         found.append(Given(item, (by, ended), after, row, bool(deliveries.flagged[at]), priority, stayed))
         before[by, queue] = row
@@ -154,15 +154,15 @@ def _given(reading: Reading, ends: _Ends, index: Any) -> list[Given]:
 def _highest(reading: Reading) -> dict[int, int]:
     """By queue the highest priority with which something was asked of it."""
     found: dict[int, int] = {}
-    for call in np.flatnonzero(~reading.puts).tolist():
-        queue, priority = int(reading.queue[call]), _priority(reading, int(reading.calls.invoke[call]))
-        found[queue] = max(priority, found.get(queue, priority))
+    takes = ~reading.puts
+    asked = reading.calls.table["value"].take(array(reading.calls.invoke[takes])).to_pylist()
+    for queue, said in zip(reading.queue[takes].tolist(), asked, strict=True):
+        found[queue] = max(_priority(said), found.get(queue, _priority(said)))
     return found
 
 
-def _priority(reading: Reading, row: int) -> int:
-    """With which a consumer asks, by the op that is called in a row; 0 if it does not say so."""
-    said = reading.calls.table["value"][row].as_py()
+def _priority(said: str | None) -> int:
+    """With which a consumer asks, by the value that it is called with; 0 without any."""
     return int(said) if said is not None and said.lstrip("-").isdecimal() else 0
 
 

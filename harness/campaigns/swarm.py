@@ -442,7 +442,9 @@ def _recovery_s(system: str) -> float:
 def _with_calm(options: RunOptions) -> RunOptions:
     """The test, so much longer that its faults last as long as they would without a calm end."""
     declared = systems.build(options.system).capabilities
-    if declared.elections is None or declared.telemetry_checkers is not None or options.interval is None:
+    if declared.elections is None or options.interval is None or options.nemesis == "none":
+        return options
+    if declared.telemetry_checkers is not None:  # there is telemetry: to compose each test would tell no more
         return options
     more_s = math.ceil(calm_s(compose(options), options.interval))
     return msgspec.structs.replace(options, time_limit=options.time_limit + more_s) if more_s else options

@@ -16,12 +16,14 @@ from splitbrain.checkers.verdict import Verdict, reasons
 from splitbrain.harness.campaigns.calm import ATTEMPTS, calm_s, faults_end_s
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.swarm import PACES_TO_ELECT, Asked, asked_for, draw
+from splitbrain.harness.campaigns.themes import TIME_LIMITS_S
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.running.simulate import simulate
 from splitbrain.harness.simulation import worlds
 from splitbrain.harness.simulation.host import SimHost
 from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.nemesis.schedule import LONGEST
 from splitbrain.results.faults import run_events
 from splitbrain.results.reasons import Code
 
@@ -109,6 +111,28 @@ def test_calm_lasts_as_long_as_is_judged() -> None:
     longer = dataclasses.replace(usual, quiet_s=30.0)
     assert calm_s(longer, 1.0) - calm_s(usual, 1.0) == 30.0 - ELECTIONS.bound_s
     assert calm_s(dataclasses.replace(usual, quiet_s=0.1), 10.0) == 0.0
+
+
+def test_calm_lasts_longer_where_outages_or_settings_make_a_recovery_longer() -> None:
+    usual = compose(draw(0, asked("Silent", interval=1.0)))
+
+    def with_elections(elections: Elections, settings: dict[str, int]) -> float:
+        class Other(Silent):
+            capabilities = dataclasses.replace(Silent.capabilities, elections=elections)
+
+        return calm_s(dataclasses.replace(usual, system=Other(), settings=settings), 1.0)
+
+    before_s = with_elections(ELECTIONS, {})
+    surviving = Elections(timeout_s=1.0, recovery_per_outage=2.0)
+    assert with_elections(surviving, {}) == before_s + 2.0 * LONGEST
+    scaled = Elections(timeout_s=1.0, scaled_by={"ticks": 1})
+    assert with_elections(scaled, {"ticks": 3}) == before_s + 2 * ELECTIONS.bound_s
+
+
+def test_a_test_without_faults_is_not_made_longer() -> None:
+    system = f"{__name__}:Silent"
+    calm = asked_for(workload="register", nemesis="none", nodes=None, system=system, bug="", world="swarm")
+    assert all(draw(seed, calm).time_limit in TIME_LIMITS_S for seed in range(30))
 
 
 def test_the_length_that_was_asked_for_stays_and_half_of_a_short_test_has_faults() -> None:

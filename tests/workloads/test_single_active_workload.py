@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from splitbrain.checkers.queues import SingleActive
+from splitbrain.checkers.queues.starved import WAIT_S
 from splitbrain.harness.contract.brokers import Delivery
 from splitbrain.harness.contract.operations import SINGLE_ACTIVE, lacking
 from splitbrain.harness.contract.rng import Streams
@@ -206,6 +207,28 @@ def test_each_client_asks_each_queue_once_at_the_end() -> None:
         found.append(op)
     assert sorted((op.process, op.key) for op in found) == [(process, name) for process in range(3) for name in NAMES]
     assert {op.value for op in found if op.key == WITH_PRIORITIES} == {0, 1}
+
+
+def test_the_workload_ends_with_a_question_of_each_client_to_each_queue_long_after_the_last_put() -> None:
+    workload = build("single-active", nodes=("n1",), concurrency=3)
+    assert workload.final_generator is not None
+    left: Any = workload.final_generator
+    streams = Streams(1)
+    ctx = Context.initial(3, ("n1",), streams["workload"], streams["nemesis"])
+    ops: list[Op] = []
+    while (result := left.op(ctx)) is not None:
+        found, left = result
+        if isinstance(found, Op):
+            ops.append(msgspec.structs.replace(found, time=ctx.time_ns))
+            left = left.update(ctx, ops[-1])
+            left = left.update(ctx, msgspec.structs.replace(ops[-1], type="ok", value=None))
+        else:
+            ctx.time_ns = max(ctx.time_ns + 1, found.until_ns or 0)
+    last_put_ns = max(op.time for op in ops if op.f == "enqueue")
+    asked = ops[-3 * len(NAMES) :]
+    assert {(op.process, op.key) for op in asked} == {(process, name) for process in range(3) for name in NAMES}
+    assert min(op.time for op in asked) - last_put_ns > WAIT_S * 1e9 - 2e9
+    assert not [op for op in ops if op.f == "leave" and op.time > last_put_ns]
 
 
 def test_where_answers_come_late_without_a_fault_the_checker_knows_it() -> None:
