@@ -343,10 +343,15 @@ class RealWorld:
         )
 
     async def close(self) -> None:
-        """Stop listening, cancel every task in the order in which they were spawned, and finish what the disk does."""
+        """Stop listening, cancel every task in the order in which they were spawned, and finish what the disk does.
+
+        No task goes on while another one ends: the node has said already that it stops.
+        """
         self._network.close()
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
         self._in_worker.close()

@@ -103,6 +103,36 @@ def test_what_a_node_tells_after_its_end_goes_into_no_other_file(tmp_path: Path)
     assert (tmp_path / "other").read_bytes() == b""
 
 
+def test_no_task_goes_on_while_another_one_ends(tmp_path: Path) -> None:
+    """What a node does after its "stop" would contradict it: n1 wrote of a commit there, on a busy machine."""
+
+    async def check() -> None:
+        world = RealWorld(tmp_path, "n1", ignore)
+        steps: list[str] = []
+
+        async def ends_slowly() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                steps.append("ended")
+
+        async def works() -> None:
+            while True:
+                await asyncio.sleep(0)
+                steps.append("worked")
+
+        world.runtime.spawn(ends_slowly(), "ends slowly")
+        world.runtime.spawn(works(), "works")
+        await asyncio.sleep(0)
+        before = len(steps)
+        await world.close()
+        assert steps[before:] == ["ended"]
+
+    asyncio.run(check())
+
+
 def test_a_new_data_directory_is_durable_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync = os.fsync
