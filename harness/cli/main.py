@@ -145,9 +145,14 @@ def main(args: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports create many thousands of objects that stay; collecting garbage among them again and again finds nothing.
     gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed, by another shell for example
+        click.echo("splitbrain: the current folder is not there any more: change to another one.", err=True)
+        sys.exit(EXIT_USAGE)
     # A user's own model or checker may be a module in the current folder.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    if here not in sys.path:
+        sys.path.append(here)
     with interrupts.ends_the_command():
         try:
             code = _code_of(arguments)
