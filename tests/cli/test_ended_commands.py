@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from splitbrain.harness.campaigns import interrupts
 from splitbrain.harness.cli import main as command
+from splitbrain.results.errors import RunNotBegunError
 from splitbrain.results.store import Store
 from tests.cli.support import environment
 from tests.results.test_compacting import facts, laid
@@ -83,6 +85,19 @@ def test_an_event_loop_ends_its_task_in_order_at_each(
 
     assert ended(monkeypatch, lambda: asyncio.run(waits())) == code
     assert seen == [asyncio.CancelledError]
+
+
+@pytest.mark.parametrize(("number", "code"), [(number, code) for number, code, _ in ASKED])
+def test_a_run_that_was_ended_before_it_began_ends_by_the_signal(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def begins() -> None:
+        with interrupts.on_interrupt(lambda: None):
+            signal.raise_signal(number)
+        raise RunNotBegunError("nothing was tested.")
+
+    assert ended(monkeypatch, begins) == code
+    assert capfd.readouterr().err == "splitbrain: nothing was tested.\n"
 
 
 @pytest.mark.parametrize("number", [each for each, _, _ in ASKED])
