@@ -175,7 +175,10 @@ def standing(outcome: str, *, damaged: bool) -> str | None:
 def _began_s(run: RunDir) -> float:
     """By the run's name, which says when it began; a folder of another name is as old as its test.json."""
     began = began_s(run.name)
-    return (run.path / "test.json").stat().st_mtime if began is None else began
+    if began is not None:
+        return began
+    document = run.path / "test.json"
+    return (document if os.path.exists(document) else run.path).stat().st_mtime
 
 
 def began_s(name: str) -> float | None:
@@ -187,10 +190,11 @@ def began_s(name: str) -> float | None:
 
 
 def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:
-    """The runs that are not among the `keep` newest of their tests."""
+    """The runs that are not among the `keep` newest of their tests; one that cannot be read takes no place of a sound one."""
     by_test: defaultdict[str, list[str]] = defaultdict(list)
     for run in runs:
-        by_test[run.test].append(run.path)
+        if run.outcome is not None:
+            by_test[run.test].append(run.path)
     for paths in by_test.values():
         yield from paths[: max(0, len(paths) - keep)]
 

@@ -31,9 +31,12 @@ _DISK = {
     errno.ENOSPC: "make room, with splitbrain prune or splitbrain compact for example",
     errno.EDQUOT: "make room, with splitbrain prune or splitbrain compact for example",
     errno.EROFS: "give a store that can be written",
+    errno.EACCES: "give this user the right to it, or run the command as another user",
+    errno.EPERM: "give this user the right to it, or run the command as another user",
     errno.EIO: "see what is wrong with the disk",
 }
-"""What a disk refuses for reasons of its own, and what to do then. Each file is whole or absent all the same."""
+"""What a disk refuses for reasons of its own, or to this user, and what to do then. Each file is whole or absent all
+the same."""
 
 GARBAGE_AFTER = 20_000
 """Allocations between two garbage collections. Python's default of 700 is too small for a program this large."""
