@@ -190,7 +190,7 @@ def began_s(name: str) -> float | None:
 
 
 def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:
-    """The runs that are not among the `keep` newest of their tests; one that cannot be read takes no place of a sound one."""
+    """The runs that are not among the `keep` newest of their tests. One that cannot be read takes no place."""
     by_test: defaultdict[str, list[str]] = defaultdict(list)
     for run in runs:
         if run.outcome is not None:
