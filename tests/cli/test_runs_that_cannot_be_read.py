@@ -81,3 +81,14 @@ def test_a_run_that_this_user_may_not_read_is_named_with_the_reason(command: str
     assert "Permission denied" in done.stderr
     assert str(run) in done.stderr
     assert "bug of splitbrain" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["test.json", "verdict.json"])
+def test_what_to_do_about_a_damaged_document_is_said(name: str, tmp_path: Path) -> None:
+    run = lay(tmp_path / "store")[-1]
+    (run.path / name).write_bytes((run.path / name).read_bytes()[:-20])
+    done = invoke("analyze", str(run.path), "--engine", "inline")
+    assert done.exit_code == 255
+    assert f"{run.path / name}: damaged: " in done.stderr
+    assert "Restore it from a copy" in done.stderr
+    assert ("remove it and judge the run again" in done.stderr) == (name == "verdict.json")
