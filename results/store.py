@@ -34,6 +34,9 @@ from splitbrain.results.rundir import RunDir
 from splitbrain.results.stores import is_run
 from splitbrain.results.versioned import FORMAT, write_document
 
+CREATING: Final = ".creating-"
+"""How the name of a run's folder begins until the run has its own name."""
+
 _TEST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+@-]{0,120}")
 
 
@@ -64,7 +67,7 @@ class Store:
         parent = self.root / f"test={test_name}"
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(prefix=".creating-", dir=parent))
+            aside = Path(tempfile.mkdtemp(prefix=CREATING, dir=parent))
             aside.chmod(0o755)
         except OSError as error:
             raise UsageError(
