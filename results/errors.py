@@ -23,6 +23,8 @@
         │   └── SimulationDeadlockError
         ├── DamagedRunError
         ├── JudgingStoppedError
+        ├── RunEndedError
+        ├── RunNotBegunError
         ├── RemoteStoreError
         │   └── RemoteConnectionError
         └── EngineError
@@ -178,6 +180,10 @@ class JudgingStoppedError(HarnessError):
 
 class RunEndedError(HarnessError):
     """A run was interrupted a third time, and ended at once. Nodes are gone, faults healed, its history is kept."""
+
+
+class RunNotBegunError(HarnessError):
+    """A run was interrupted before its nodes were up: nothing was tested, and there is nothing to judge."""
 
 
 class EngineError(HarnessError):

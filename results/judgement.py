@@ -103,17 +103,17 @@ def read_judgement(path: Path) -> Judgement | None:
         StoreVersionError: a newer splitbrain wrote it.
         HistoryFormatError: it is damaged, or was changed since it was written.
     """
-    found = read_document(path, dict[str, Any])
+    otherwise = f", or remove it and judge the run again: splitbrain analyze {shlex.quote(str(path.parent))}"
+    found = read_document(path, dict[str, Any], otherwise)
     if found is None:
         return None
     try:
         judgement = msgspec.convert(found, Judgement)
     except NOT_JSON as error:
-        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+        raise HistoryFormatError(str(path), f"damaged: {error}. Restore it from a copy{otherwise}") from error
     if is_other(found):
         raise HistoryFormatError(
             str(path),
-            "it was damaged or changed since it was written: its seal is another. Restore it from a copy, or "
-            f"remove it and judge the run again: splitbrain analyze {shlex.quote(str(path.parent))}",
+            f"it was damaged or changed since it was written: its seal is another. Restore it from a copy{otherwise}",
         )
     return judgement

@@ -11,9 +11,11 @@ an interrupted removal left is removed by the next one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,7 +27,7 @@ import msgspec
 from splitbrain.results.damage import standing_damage
 from splitbrain.results.errors import HarnessError, SplitbrainError
 from splitbrain.results.rundir import RunDir
-from splitbrain.results.store import Store
+from splitbrain.results.store import CREATING, Store
 
 VIOLATION: Final = "violation"
 UNJUDGED: Final = "unjudged"
@@ -35,6 +37,8 @@ OUTCOMES: Final = ("pass", "inconclusive", "harness-error", VIOLATION, UNJUDGED)
 _REMOVING: Final = ".removing-"
 _STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
 _BLOCK_BYTES: Final = 512
+_ABANDONED_S: Final = 86_400.0
+"""A folder that is filled for so long and has not got its name yet never will: a run is brought here in seconds."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,9 +143,16 @@ def remove(run: Candidate) -> None:
 
 
 def remove_interrupted(store: Store) -> None:
-    """Remove what an earlier removal left when it was interrupted."""
+    """Remove what an earlier removal left when it was interrupted; and runs that a killed process was bringing here.
+
+    These are as large as the run, seen by nothing else, and never get its name.
+    """
     for path in store.root.glob(f"test=*/{_REMOVING}run=*"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in store.root.glob(f"test=*/{CREATING}*"):
+        with contextlib.suppress(OSError):  # another process removed it, or it has its name by now
+            if path.stat().st_mtime < time.time() - _ABANDONED_S:
+                shutil.rmtree(path)
 
 
 def _candidate(run: RunDir) -> Candidate:
@@ -175,7 +186,10 @@ def standing(outcome: str, *, damaged: bool) -> str | None:
 def _began_s(run: RunDir) -> float:
     """By the run's name, which says when it began; a folder of another name is as old as its test.json."""
     began = began_s(run.name)
-    return (run.path / "test.json").stat().st_mtime if began is None else began
+    if began is not None:
+        return began
+    document = run.path / "test.json"
+    return (document if os.path.exists(document) else run.path).stat().st_mtime
 
 
 def began_s(name: str) -> float | None:
@@ -187,10 +201,11 @@ def began_s(name: str) -> float | None:
 
 
 def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:
-    """The runs that are not among the `keep` newest of their tests."""
+    """The runs that are not among the `keep` newest of their tests. One that cannot be read takes no place."""
     by_test: defaultdict[str, list[str]] = defaultdict(list)
     for run in runs:
-        by_test[run.test].append(run.path)
+        if run.outcome is not None:
+            by_test[run.test].append(run.path)
     for paths in by_test.values():
         yield from paths[: max(0, len(paths) - keep)]
 

@@ -18,6 +18,7 @@ write-ahead file goes only after the history that was made from it is on the dis
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -32,6 +33,9 @@ from splitbrain.results.errors import HarnessError, RunNotFoundError, Splitbrain
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.stores import is_run
 from splitbrain.results.versioned import FORMAT, write_document
+
+CREATING: Final = ".creating-"
+"""How the name of a run's folder begins until the run has its own name."""
 
 _TEST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+@-]{0,120}")
 
@@ -63,7 +67,7 @@ class Store:
         parent = self.root / f"test={test_name}"
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(prefix=".creating-", dir=parent))
+            aside = Path(tempfile.mkdtemp(prefix=CREATING, dir=parent))
             aside.chmod(0o755)
         except OSError as error:
             raise UsageError(
@@ -112,9 +116,14 @@ class Store:
         return sorted(found, key=lambda run: (run.name, run.test_name))
 
     def runs(self) -> list[RunDir]:
-        """Every run of the store, oldest first."""
-        found = [RunDir(path.parent) for path in self.root.glob("test=*/run=*/test.json")]
-        return sorted(found, key=lambda run: (run.name, run.test_name))
+        """Every run of the store, oldest first; also one that cannot be read, or that has lost its test.json.
+
+        What is not listed would be passed over: the latest run would be another one, and no line would say so.
+
+        Raises:
+            UsageError: the store cannot be read.
+        """
+        return [run for run in self.folders() if run.path.name.startswith("run=") and os.path.isdir(run.path)]
 
     def find(self, reference: str) -> RunDir:
         """The run of a reference that a person gave.

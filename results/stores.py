@@ -37,8 +37,10 @@ def check_path(name: str, option: str = "--store") -> None:
 
 def is_run(name: str) -> bool:
     """Whether it is the path of a run's folder, damaged or not, rather than the name of a run in a store."""
-    path = Path(name)
-    return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
+    # Not those of Path: what this user may not look at is damaged too, and named by what reads it.
+    return os.path.isfile(os.path.join(name, "test.json")) or (
+        Path(name).name.startswith("run=") and os.path.isdir(name)
+    )
 
 
 def check_there(folder: Path) -> None:

@@ -22,8 +22,13 @@ class _Versioned(msgspec.Struct):
     format: Annotated[int, msgspec.Meta(ge=1)]
 
 
-def read_document(path: Path, kind: type[T]) -> T | None:
+def read_document(path: Path, kind: type[T], otherwise: str = "") -> T | None:
     """A JSON file of this splitbrain's format, None if there is none.
+
+    Args:
+        path: the file.
+        kind: what it holds.
+        otherwise: what to do with a damaged one of which there is no copy, as the end of a sentence.
 
     Raises:
         StoreVersionError: a newer splitbrain wrote it.
@@ -45,7 +50,7 @@ def read_document(path: Path, kind: type[T]) -> T | None:
             )
         return msgspec.json.decode(text, type=kind)
     except NOT_JSON as error:
-        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+        raise HistoryFormatError(str(path), f"damaged: {error}. Restore it from a copy{otherwise}") from error
 
 
 def write_document(path: Path, document: Any) -> None:

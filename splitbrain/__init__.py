@@ -10,9 +10,11 @@ too, and do without them.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in the module `typing`, whose import takes longer than all of this one
 if TYPE_CHECKING:
+    from typing import Any
+
     from splitbrain.checkers.models import (
         IMPOSSIBLE,
         UNKNOWN,

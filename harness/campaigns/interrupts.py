@@ -4,12 +4,100 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import Final
 
 _others: Final[list[Callable[[], object]]] = []
 """Called at every request too, whichever context hears it."""
+
+_ALL: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_heard: Final[list[int]] = []
+"""The last signal by which the command was asked to end; nothing for a Ctrl-C that Python itself answers."""
+
+
+@contextmanager
+def ends_the_command() -> Generator[None]:
+    """A context in which SIGTERM and SIGHUP do what Ctrl-C does, unless what is called in it hears them by itself.
+
+    So every command ends in order at each of them: files that are being written aside are removed, and processes that
+    were started are ended. Signals that are ignored stay ignored. Other threads than the main one hear none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _heard.clear()
+    answers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _as_ctrl_c, signal.SIGHUP: _as_ctrl_c}
+    before = {number: signal.getsignal(number) for number in answers}
+    for number, answer in answers.items():
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, answer)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # After a hang-up others are ignored (`on_interrupt`). A handler that is not of Python cannot be set again.
+            is_over = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+            if handler is not None and not is_over:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def ignored() -> Generator[None]:
+    """A context for what a command says at its end, in which another request would only be an error."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ALL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    _heard[:] = [number]
+    answer = signal.getsignal(signal.SIGINT)
+    if not callable(answer):
+        raise KeyboardInterrupt
+    answer(signal.SIGINT, frame)  # an event loop has its own
+
+
+@contextmanager
+def terminated_as_interrupted() -> Generator[None]:
+    """A context in which a SIGTERM is a KeyboardInterrupt, whatever else hears it; Ctrl-C is left as it is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _: object) -> None:
+        _heard[:] = [number]
+        with others_noticing():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def by_signal() -> str:
+    """By which signal the command was asked to end, as the end of a sentence; empty for Ctrl-C."""
+    return "" if _last() == signal.SIGINT else f" by {signal.Signals(_last()).name}"
+
+
+def exit_code() -> int:
+    """The exit code of a command that was interrupted and has no outcome: that of a shell for its signal."""
+    return 128 + _last()
+
+
+def _last() -> int:
+    return _heard[-1] if _heard else signal.SIGINT
 
 
 @contextmanager
@@ -24,11 +112,13 @@ def on_interrupt(
     """
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
-    def ask(_: int, __: object) -> None:
+    def ask(number: int, _: object) -> None:
+        _heard[:] = [number]
         with around(), others_noticing():
             note()
 
-    def hang_up(_: int, __: object) -> None:
+    def hang_up(number: int, _: object) -> None:
+        _heard[:] = [number]
         with around(), others_noticing():
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _let_go(terminals)

@@ -125,8 +125,9 @@ def judge_in_batches(
     """Judge runs with the Spark pipeline, in their order. The answer begins with those that are unchanged.
 
     A run that cannot be judged, or whose page cannot be written, is a harness error; the other runs still get their
-    verdicts and pages. If Spark fails as a whole (no room for its temporary files, no Java any more), a warning says
-    why, and the runs that are left are judged one by one by this machine.
+    verdicts and pages. A run that was removed meanwhile is left out. If Spark fails as a whole (no room for its
+    temporary files, no Java any more), a warning says why, and the runs that are left are judged one by one by this
+    machine.
 
     Args:
         runs: what to judge.
@@ -145,19 +146,23 @@ def judge_in_batches(
     from splitbrain.checkers.spark.jobs import lacks_packages
 
     done: list[Judged] = []
+    handled = 0
     with judge(alone_with(limits)) as by:
         try:
             for batch, (found, before) in in_batches(runs, spark, partial(_judge_batch, spark, limits)):
                 for run in batch:
-                    done.append(_keep_spark(run, found[run.path], limits, paged, warn, before.get(run.path)))
-                    on_judged(done[-1])
-                show(len(done))
+                    kept = _keep_spark(run, found[run.path], limits, paged, warn, before.get(run.path))
+                    if not _is_gone(kept):
+                        done.append(kept)
+                        on_judged(kept)
+                handled += len(batch)
+                show(handled)
         except EngineError as error:
             if lacks_packages(error):
                 raise
-            rest = runs[len(done) :]
+            rest = runs[handled:]
             warn(f"{error} The {counted(len(rest), 'run')} that are left are judged one by one, without Spark.")
-            more, before = partial(_show_more, show, len(done)), [*unchanged, *done]
+            more, before = partial(_show_more, show, handled), [*unchanged, *done]
             alone = alone_with(limits)
             return judge_one_by_one(rest, more, warn, before, limits=alone, on_judged=on_judged, paged=paged)
         return with_pages([*unchanged, *done], page_jobs, by, warn, paged)
@@ -241,10 +246,12 @@ def judge_one_by_one(
     """
     done: list[Judged] = []
     with judge(limits) as by:
-        for run in runs:
-            done.append(judge_one(by, run, warn, limits, paged=paged))
-            on_judged(done[-1])
-            show(len(done))
+        for number, run in enumerate(runs, 1):
+            found = judge_one(by, run, warn, limits, paged=paged)
+            if not _is_gone(found):
+                done.append(found)
+                on_judged(found)
+            show(number)
         return with_pages([*unchanged, *done], 1, by, warn, paged)
 
 
@@ -288,6 +295,9 @@ def judge_one(
 def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
     """What is remembered of a run that cannot be judged; a note in its folder says so if that is because of the run."""
     remembered = damaged(run, found)
+    if _is_gone(remembered):
+        warn(f"left out: {run.test_name}/{run.name} was removed meanwhile")
+        return remembered
     warn(remembered.said)
     try:
         if found.because != "elsewhere" and run.path.is_dir():
@@ -298,6 +308,11 @@ def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
         said = f"that {run.path} is damaged could not be noted there: {error.strerror}"
         return _with_problem(remembered, said, warn)
     return remembered
+
+
+def _is_gone(found: Judged) -> bool:
+    """Whether a run could not be judged since it is not there any more: `splitbrain prune` may run at the same time."""
+    return found.damaged and not os.path.lexists(found.run.path)
 
 
 _opened_last: Final[list[LoadedRun]] = []
@@ -525,7 +540,8 @@ def with_pages(done: Sequence[Judged], jobs: int, by: Judge, warn: Warn, paged: 
     tasks = _outdated([each for each in able if has_page(each.outcome.value, paged)])
     with page_writers(len(tasks), jobs) as pages:
         problems = _write_here(by, tasks) if pages is None else _write_there(pages, tasks)
-    return [_without_page(each, problems.get(each.run.path), warn) for each in done]
+    there = {path: problem for path, problem in problems.items() if os.path.lexists(path)}
+    return [_without_page(each, there.get(each.run.path), warn) for each in done]
 
 
 def _lacks_page(judged: Judged) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from splitbrain.harness.campaigns.interrupts import others_noticing
+from splitbrain.harness.campaigns import interrupts
 from splitbrain.results.errors import JudgingStoppedError, RunEndedError
 
 
@@ -26,12 +24,12 @@ def advising_on_interrupt(command: str) -> Generator[None]:
         JudgingStoppedError: judging was interrupted.
     """
     try:
-        with _terminated_as_interrupted():
+        with interrupts.terminated_as_interrupted():
             yield
     except KeyboardInterrupt as error:
-        raise JudgingStoppedError(
-            f"interrupted while judging; what was recorded is kept. {_advice(command)}"
-        ) from error
+        stopped = JudgingStoppedError(f"interrupted while judging; what was recorded is kept. {_advice(command)}")
+        stopped.exit_code = interrupts.exit_code()
+        raise stopped from error
     except MemoryError as error:
         raise JudgingStoppedError(
             f"memory ran out while judging; what was recorded is kept. {_advice(command)}, with more memory"
@@ -40,25 +38,10 @@ def advising_on_interrupt(command: str) -> Generator[None]:
 
 def with_advice(error: RunEndedError, run: Path) -> RunEndedError:
     """The error of a run that was ended at once, with the command that judges what it recorded."""
-    return RunEndedError(f"{error} {_advice(command_for(run))}")
+    ended = RunEndedError(f"{error} {_advice(command_for(run))}")
+    ended.exit_code = interrupts.exit_code()
+    return ended
 
 
 def _advice(command: str) -> str:
     return f"To judge it:  {command}"
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Generator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_: int, __: object) -> None:
-        with others_noticing():
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

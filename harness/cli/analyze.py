@@ -113,6 +113,8 @@ def command(
         limits = options.limits_of(checker_time, checker_memory, at_once=1 if engine == "inline" else 0)
         spark = None if engine == "inline" else _Spark(master, conf, may_fall_back)
         judged = _judge(rest, unchanged, task, limits, spark)
+    if not judged:
+        raise RunNotFoundError(f"there is no run to judge any more: {counted(len(chosen), 'run')} removed meanwhile.")
     order = {run.path: place for place, run in enumerate(chosen)}
     judged.sort(key=lambda each: order[each.run.path])
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -73,10 +72,6 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     parsing.refuse_twice("NAME", names)
     if suite is not None:
         check_suite(suite)
-    # Every way to end this command must remove an unfinished Debian tree.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            signal.signal(number, signal.default_int_handler)
     wanted = [find(name).name for name in names] or usual()
     with closing(engine()) as client, _Screen() as screen:
         foundation = choose_foundation(client, base, suite)

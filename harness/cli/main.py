@@ -6,12 +6,10 @@ keeps `splitbrain --help` fast.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import importlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from splitbrain.harness.campaigns import interrupts
 from splitbrain.harness.cli.defaults import LEFT_OUT
-from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, RunNotBegunError, SplitbrainError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -32,9 +31,12 @@ _DISK = {
     errno.ENOSPC: "make room, with splitbrain prune or splitbrain compact for example",
     errno.EDQUOT: "make room, with splitbrain prune or splitbrain compact for example",
     errno.EROFS: "give a store that can be written",
+    errno.EACCES: "give this user the right to it, or run the command as another user",
+    errno.EPERM: "give this user the right to it, or run the command as another user",
     errno.EIO: "see what is wrong with the disk",
 }
-"""What a disk refuses for reasons of its own, and what to do then. Each file is whole or absent all the same."""
+"""What a disk refuses for reasons of its own, or to this user, and what to do then. Each file is whole or absent all
+the same."""
 
 GARBAGE_AFTER = 20_000
 """Allocations between two garbage collections. Python's default of 700 is too small for a program this large."""
@@ -116,7 +118,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 pass, 1 violation, 2 inconclusive, 254 bad arguments, 255 the harness failed.",
+    epilog="Exit codes: 0 pass, 1 violation, 2 inconclusive, 254 bad arguments, 255 the harness failed, 130 or 143 "
+    "interrupted by Ctrl-C or SIGTERM before there was an outcome.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option(
@@ -145,42 +148,64 @@ def main(args: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports create many thousands of objects that stay; collecting garbage among them again and again finds nothing.
     gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
-    # A user's own model or checker may be a module in the current folder.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     try:
-        code = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
+        here = os.getcwd()
+    except OSError:  # it was removed, by another shell for example
+        click.echo("splitbrain: the current folder is not there any more: change to another one.", err=True)
+        sys.exit(EXIT_USAGE)
+    # A user's own model or checker may be a module in the current folder.
+    if here not in sys.path:
+        sys.path.append(here)
+    with interrupts.ends_the_command():
+        try:
+            code = _code_of(arguments)
+        except KeyboardInterrupt:
+            with interrupts.ignored():
+                interrupts.write_line(f"splitbrain: interrupted{interrupts.by_signal()}")
+            code = interrupts.exit_code()
+    sys.exit(code)
+
+
+def _code_of(arguments: Sequence[str]) -> int:
+    """Run the command line; its exit code.
+
+    Raises:
+        KeyboardInterrupt: it was asked to end, and has no outcome.
+    """
+    try:
+        code: object = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         click.echo(f"splitbrain: {' '.join(error.format_message().split())}{hint}", err=True)
-        code = EXIT_USAGE
-    except (click.Abort, KeyboardInterrupt):
-        # The process ends now: another Ctrl-C would only replace the exit code by a signal.
-        with contextlib.suppress(ValueError):  # another thread than the main one is not interrupted
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        click.echo("splitbrain: interrupted", err=True)
-        code = EXIT_HARNESS_ERROR
+        return EXIT_USAGE
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except SplitbrainError as error:
         if "--debug" in arguments:
             traceback.print_exc()
         click.echo(f"splitbrain: {error}", err=True)
-        code = error.exit_code
+        return interrupts.exit_code() if isinstance(error, RunNotBegunError) else error.exit_code
     except (BrokenPipeError, SystemExit):
         # The reader of the output is gone. click would exit with 1, which means a violation.
-        code = EXIT_HARNESS_ERROR
+        return EXIT_HARNESS_ERROR
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        if isinstance(error, OSError) and error.errno in _IMPOSSIBLE and error.filename is not None:
-            click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Choose another name.", err=True)
-            sys.exit(EXIT_USAGE)
-        if isinstance(error, OSError) and error.errno in _DISK:
-            where = "" if error.filename is None else f" ({error.filename})"
-            kept = "What was recorded until then can be judged with splitbrain analyze."
-            click.echo(f"splitbrain: {error.strerror}{where}: {_DISK[error.errno]}. {kept}", err=True)
-            sys.exit(EXIT_HARNESS_ERROR)
-        what = f"unexpected {type(error).__name__}: {error}"
-        click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)
-        code = EXIT_HARNESS_ERROR
-    sys.exit(code if isinstance(code, int) else 0)
+        return _unexpected(error)
+    return code if isinstance(code, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    """Print an error that is not one of ours; the exit code."""
+    if isinstance(error, OSError) and error.errno in _IMPOSSIBLE and error.filename is not None:
+        click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Choose another name.", err=True)
+        return EXIT_USAGE
+    if isinstance(error, OSError) and error.errno in _DISK:
+        where = "" if error.filename is None else f" ({error.filename})"
+        kept = "What was recorded until then can be judged with splitbrain analyze."
+        click.echo(f"splitbrain: {error.strerror}{where}: {_DISK[error.errno]}. {kept}", err=True)
+        return EXIT_HARNESS_ERROR
+    what = f"unexpected {type(error).__name__}: {error}"
+    click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)
+    return EXIT_HARNESS_ERROR

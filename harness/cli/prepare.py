@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from splitbrain.harness.campaigns.interrupts import terminated_as_interrupted
 from splitbrain.harness.cli import parsing
 from splitbrain.results.errors import EngineError
 
@@ -34,19 +35,18 @@ def command() -> None:
 
     click.echo("compiling the kernels of the checkers, and making Spark's class archive: one or two minutes")
     started = time.monotonic()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # or its processes would go on without it
     # The compiler holds the interpreter's lock: it has processes of its own, beside which Spark starts.
     compiling = [_SPAWNED.Process(target=compile_kernels, args=(name,), daemon=True) for name in KERNELS]
     for each in compiling:
         each.start()
     try:
-        archive, archived_s = session.prepare(), time.monotonic() - started
-        for each in compiling:
-            each.join()
+        with terminated_as_interrupted():  # or its processes would go on without it
+            archive, archived_s = session.prepare(), time.monotonic() - started
+            for each in compiling:
+                each.join()
     finally:
         for each in compiling:
             each.terminate()
-        signal.signal(signal.SIGTERM, before)
     for name, each in zip(KERNELS, compiling, strict=True):
         if each.exitcode != 0:
             raise EngineError(f"the kernels of {name} were not compiled: their process ended with {each.exitcode}.")

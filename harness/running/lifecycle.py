@@ -28,7 +28,12 @@ from splitbrain.harness.running.runner import (
     note_no_start,
     run_test,
 )
-from splitbrain.results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
+from splitbrain.results.errors import (
+    FaultNotSupportedError,
+    NodeStartError,
+    RunEndedError,
+    RunNotBegunError,
+)
 from splitbrain.results.history import Op
 
 if TYPE_CHECKING:
@@ -190,7 +195,7 @@ async def _bring_up(
         starts_again=waits_for_ended,
     )
     if usable.seconds is None and stop.requests:
-        raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
+        raise RunNotBegunError("the run was interrupted before its nodes were up; nothing was tested.")
     return usable.problems
 
 

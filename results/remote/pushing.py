@@ -36,6 +36,7 @@ from splitbrain.results.remote.runs import (
     remote_name,
 )
 from splitbrain.results.rundir import RunDir
+from splitbrain.results.store import CREATING
 
 Became: TypeAlias = Literal["new", "mended", "judged", "there"]
 """What a push did.
@@ -244,7 +245,7 @@ def _moved(copy: Path, target: Path) -> None:
     """Move a copy to its place, where it appears whole."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".creating-", dir=target.parent))
+        aside = Path(tempfile.mkdtemp(prefix=CREATING, dir=target.parent))
         try:
             shutil.copytree(copy, aside, dirs_exist_ok=True)
             aside.chmod(0o755)

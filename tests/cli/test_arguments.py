@@ -366,3 +366,20 @@ def test_a_file_or_run_of_an_impossible_name_is_one_line(command: str, tmp_path:
     assert done.returncode == 254, done.stderr
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+def test_a_folder_that_is_gone_is_named_as_that(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    program = f"import os; os.rmdir({str(here)!r}); {SPLITBRAIN[1]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list", "backends"],
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    said = "splitbrain: the current folder is not there any more: change to another one.\n"
+    assert (done.returncode, done.stderr, done.stdout) == (254, said, "")

@@ -102,12 +102,13 @@ from splitbrain.harness.cli import main as command
 def interrupted(*_, **__):
     raise KeyboardInterrupt
 
-def echo(text, err):
+def write_line(text):
     os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
     print(text, file=sys.stderr)
 
 command.splitbrain.main = interrupted
-command.click.echo = echo
+command.interrupts.write_line = write_line
 command.main(["list"])
 """
 
@@ -116,7 +117,7 @@ def test_a_ctrl_c_that_follows_at_once_does_not_make_an_exit_code_a_death_by_sig
     done = subprocess.run(
         [sys.executable, "-c", _TWICE], env=environment(), capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (255, "splitbrain: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, "splitbrain: interrupted\n")
 
 
 def test_a_terminal_that_is_gone_stays_gone_after_contexts_within_each_other() -> None:

@@ -140,7 +140,7 @@ def test_a_third_ctrl_c_ends_everything_at_once_and_leaves_nothing_behind_but_th
         while number < 3 and process.poll() is None and f'"requests":{number}' not in log.read_text():
             time.sleep(0.01)  # signals that come all at once would be one
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 255, err
+    assert process.returncode == 130, err
     assert f"To judge it:  splitbrain analyze {only_run(store)}" in err
     assert processes_of(store) == []
     judged = splitbrain("analyze", str(only_run(store)), "--engine", "inline", cwd=tmp_path)

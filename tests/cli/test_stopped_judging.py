@@ -31,17 +31,18 @@ def exhaust() -> None:
 
 
 STOPS = [
-    (interrupt, "interrupted while judging"),
-    (terminate, "interrupted while judging"),
-    (exhaust, "memory ran out while judging"),
+    (interrupt, "interrupted while judging", 130),
+    (terminate, "interrupted while judging", 143),
+    (exhaust, "memory ran out while judging", 255),
 ]
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("stop", "said"), STOPS)
+@pytest.mark.parametrize(("stop", "said", "code"), STOPS)
 def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
     stop: Callable[[], None],
     said: str,
+    code: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -52,7 +53,7 @@ def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
     store = tmp_path / "a store"
     with monkeypatch.context() as within:
         within.setattr(judging, "judge_recorded", judge)
-        assert ended(within, *RUN, str(store)) == 255
+        assert ended(within, *RUN, str(store)) == code
     [line] = [line for line in capsys.readouterr().err.splitlines() if said in line]
     assert "what was recorded is kept" in line
     run = only_run(store)
@@ -60,9 +61,13 @@ def test_a_run_whose_judging_is_stopped_names_the_command_that_judges_it(
     assert ended(monkeypatch, "analyze", str(run), "--engine", "inline") in (0, 2)
 
 
-@pytest.mark.parametrize("stop", [interrupt, terminate])
+@pytest.mark.parametrize(("stop", "code"), [(interrupt, 130), (terminate, 143)])
 def test_an_analysis_that_is_stopped_names_itself(
-    stop: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stop: Callable[[], None],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def judged(*_: Any, **__: Any) -> None:
         stop()
@@ -71,7 +76,7 @@ def test_an_analysis_that_is_stopped_names_itself(
     assert ended(monkeypatch, *RUN, str(store)) in (0, 2)
     capsys.readouterr()
     monkeypatch.setattr(many, "judged", judged)
-    assert ended(monkeypatch, "analyze", "latest", "--again", "--store", str(store), "--engine", "inline") == 255
+    assert ended(monkeypatch, "analyze", "latest", "--again", "--store", str(store), "--engine", "inline") == code
     [line] = [line for line in capsys.readouterr().err.splitlines() if "while judging" in line]
     assert line.endswith(f"To judge it:  splitbrain analyze latest --store '{store}' --again")
 

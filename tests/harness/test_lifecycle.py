@@ -25,7 +25,13 @@ from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.nodes import NodeStatus
 from splitbrain.harness.generators import invoke, once
 from splitbrain.harness.running import lifecycle
-from splitbrain.results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
+from splitbrain.results.errors import (
+    BackendError,
+    FaultNotSupportedError,
+    NodeStartError,
+    RunEndedError,
+    RunNotBegunError,
+)
 
 
 class Folder:
@@ -157,7 +163,7 @@ def test_an_interruption_before_the_test_began_is_said_and_cleaned_up(tmp_path: 
     system.leaders = {"n3": None}
     stop, deployment = Stop(), MemoryDeployment()
     stop.request()
-    with pytest.raises(HarnessError, match="interrupted before its nodes were up"):
+    with pytest.raises(RunNotBegunError, match="interrupted before its nodes were up"):
         go(make_test(FakeClient(), system=system), MemoryBackend(deployment), Folder(tmp_path), stop=stop)
     assert deployment.closed == 1
 

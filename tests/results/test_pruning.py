@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -99,6 +100,18 @@ def test_what_an_interrupted_removal_left_goes_with_the_next_one_and_nothing_els
     assert not left.exists()
     assert foreign.exists()
     assert run.path.exists()
+
+
+def test_what_a_killed_pull_left_goes_after_a_day(tmp_path: Path) -> None:
+    run = make(Store(tmp_path), "t", 1)
+    old, young = run.path.with_name(".creating-old"), run.path.with_name(".creating-young")
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / "file").touch()
+    long_ago_s = time.time() - 100_000
+    os.utime(old, (long_ago_s, long_ago_s))
+    remove_interrupted(Store(tmp_path))
+    assert [each.exists() for each in (old, young, run.path)] == [False, True, True]
 
 
 @pytest.mark.slow
