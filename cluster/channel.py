@@ -69,6 +69,11 @@ class Channel:
         connection.send(wire.encode(ClientHello(wire.PROTOCOL_VERSION)))
         self._reading = asyncio.get_running_loop().create_task(self._read_answers())
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection is gone: nothing can be sent any more."""
+        return self._broken is not None
+
     def abort(self) -> None:
         """Drop the connection. Requests in flight fail as indefinite."""
         self._connection.close()

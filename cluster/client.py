@@ -187,6 +187,11 @@ class Client(TreeClient, PatternClient, TransactionClient, RegistrationClient, T
         """
         return await self._channel.next_message()
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection is gone, so that every request would be refused."""
+        return self._channel.is_broken
+
     def abort(self) -> None:
         """Drop the connection. Requests in flight fail as indefinite."""
         self._channel.abort()

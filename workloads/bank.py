@@ -20,7 +20,7 @@ from splitbrain.harness.generators import Context, Generator, each, final, invok
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import readers_apart
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 ACCOUNTS: Final = 8
 BALANCE: Final = 10
@@ -41,6 +41,7 @@ class BankClient(SessionClient[Transactions]):
     """Transfers money, and reads all accounts."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

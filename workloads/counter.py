@@ -36,7 +36,7 @@ from splitbrain.harness.generators import rate as pace
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 AMOUNTS: Final = 1_000_000
 """The largest amount."""
@@ -59,6 +59,7 @@ class CounterClient(SessionClient[Counters]):
     """Adds to one counter at a time, and reads it."""
 
     operations = COUNTERS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
@@ -69,6 +70,7 @@ class TriggersClient(SessionClient[Triggers]):
     """The same where each change triggers something, and it reads what that did."""
 
     operations = TRIGGERS
+    shared_by = ANY
 
     def __init__(self, session: Triggers | None = None) -> None:
         super().__init__(session)

@@ -32,7 +32,7 @@ from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 OPS_PER_THREAD: Final = 3
 """Ops on one key, for each thread that works on it: a creation or a first look, and reads after the race."""
@@ -42,6 +42,7 @@ class DeclareClient(SessionClient[CreatedKeys]):
     """Creates keys, and reads them."""
 
     operations = CREATIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -22,7 +22,7 @@ from splitbrain.harness.generators import PENDING, Context, Generator, Result, e
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 ENABLE: Final = "enable-flag"
 LIST: Final = "list-flags"
@@ -45,6 +45,7 @@ class FlagsClient(SessionClient[FeatureFlags]):
     """Enables flags, and asks for them."""
 
     operations = FEATURE_FLAGS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -28,7 +28,7 @@ from splitbrain.harness.generators import (
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 ROWS: Final = 2
 
@@ -37,6 +37,7 @@ class G2Client(SessionClient[Transactions]):
     """Inserts one row of a pair if there is none, and reads both."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -20,7 +20,7 @@ from splitbrain.harness.generators import PENDING, Context, Generator, Result, e
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 COLLECTION: Final = "elements"
 ADDS_PER_READ: Final = 99
@@ -31,6 +31,7 @@ class SetClient(SessionClient[Collections]):
     """Adds elements to one set, and reads it."""
 
     operations = COLLECTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

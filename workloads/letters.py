@@ -34,6 +34,7 @@ class LetterClient(SessionClient[Limited], ABC):
     """
 
     names: tuple[str, ...]
+    shared_by = 1
 
     @abstractmethod
     async def declare(self, name: str) -> None:
@@ -65,6 +66,10 @@ class LetterClient(SessionClient[Limited], ABC):
                 return op.complete("ok", self._collected(answer.value), term=answer.term)
             case _:
                 raise ProtocolError(f"a workload on dead letters knows no op {op.f!r}: enqueue, consume and collect.")
+
+    def survives(self, op: Op) -> bool:
+        """After an enqueue: what a take of unknown outcome has goes back only when the session ends."""
+        return op.f == "enqueue" and super().survives(op)
 
     def _collected(self, taken: Delivery | None) -> Any:
         if taken is None:

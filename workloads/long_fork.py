@@ -22,7 +22,7 @@ from splitbrain.harness.generators import Generator, concurrent_keys, each, invo
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 REGISTERS: Final = 2
 OPS_PER_KEY: Final = 12
@@ -33,6 +33,7 @@ class LongForkClient(SessionClient[Transactions]):
     """Writes one register of a pair, and reads both; registers by number."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -21,7 +21,7 @@ from splitbrain.harness.generators import Context, Generator, concurrent_keys, e
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 REGISTERS: Final = 3
 OPS_PER_KEY: Final = 200
@@ -31,6 +31,7 @@ class MonotonicClient(SessionClient[Transactions]):
     """Increments the maximum of some registers, and reads them; registers by number."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

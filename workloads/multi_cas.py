@@ -19,7 +19,7 @@ from splitbrain.harness.generators import Context, Generator, concurrent_keys, e
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 REGISTERS: Final = ("x", "y")
 VALUES: Final = 2
@@ -33,6 +33,7 @@ class MultiCasClient(SessionClient[Transactions]):
     """Reads, writes and compares-and-sets the registers of one group at a time."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

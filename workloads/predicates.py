@@ -36,7 +36,7 @@ from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 INIT: Final = "init"
 TXN: Final = "txn"
@@ -58,6 +58,7 @@ class PredicatesClient(SessionClient[Predicates]):
     """Makes universes, and carries out transactions in them."""
 
     operations = PREDICATES
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -24,7 +24,7 @@ from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.read_modes import Mixed
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 FS: Final = ("write", LOOK_UP, "come-and-go", "compare")
 
@@ -33,6 +33,7 @@ class ProjectionsClient(SessionClient[ProjectedRecords]):
     """Works with the records of its node."""
 
     operations = PROJECTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

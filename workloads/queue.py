@@ -71,6 +71,7 @@ class QueueClient(SessionClient[Queues]):
     """Publishes to queues, and takes from them."""
 
     operations = QUEUES
+    shared_by = 1
 
     def __init__(self, session: Queues | None = None) -> None:
         super().__init__(session)
@@ -98,6 +99,18 @@ class QueueClient(SessionClient[Queues]):
                 return op.complete("ok", self._dealt_with(await self._all(name)))
             case _:
                 raise ProtocolError(f"the queue workload knows no op {op.f!r}, only enqueue, dequeue and drain.")
+
+    def survives(self, op: Op) -> bool:
+        """After an enqueue: the messages that it holds are the next process's to take, as if it had been closed.
+
+        What a take of unknown outcome has goes back only when the session ends.
+        """
+        if op.f != "enqueue" or not super().survives(op):
+            return False
+        for tag in self._held:
+            self.session.reject(tag, requeue=True)
+        self._held.clear()
+        return True
 
     async def _all(self, name: str) -> list[Delivery]:
         """Up to `BATCH` messages, fewer only where the queue has no more."""

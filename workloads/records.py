@@ -19,13 +19,14 @@ from splitbrain.harness.generators import PENDING, Context, Generator, Result, i
 from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 
 class RecordsClient(SessionClient[KeyValue]):
     """Writes records."""
 
     operations = KEY_VALUE
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

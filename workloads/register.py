@@ -19,7 +19,7 @@ from splitbrain.harness.generators import Context, Generator, concurrent_keys, e
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 VALUES: Final = 5
 OPS_PER_KEY: Final = 200
@@ -29,6 +29,7 @@ class RegisterClient(SessionClient[KeyValue]):
     """Reads, writes and compares-and-sets one key at a time."""
 
     operations = KEY_VALUE
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Generic, Self
+from typing import Final, Generic, Self
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.operations import AnySession, OperationGroup, need
-from splitbrain.harness.contract.test import Test
+from splitbrain.harness.contract.test import CONCURRENCY_MAX, Test
 from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+
+ANY: Final = CONCURRENCY_MAX
+"""So many processes as there are may use a client at once."""
 
 
 class SessionClient(Generic[AnySession]):
@@ -18,9 +22,12 @@ class SessionClient(Generic[AnySession]):
 
     Attributes:
         operations: what it needs of a session; its workload lists their name in `Workload.needs`.
+        shared_by: how many processes may use it at once (`splitbrain.harness.contract.test.SharedClient`): `ANY` where
+            neither it nor what it asks of a session keeps anything between two ops.
     """
 
     operations: OperationGroup[AnySession]
+    shared_by: int = 0
 
     def __init__(self, session: AnySession | None = None) -> None:
         self._session = session
@@ -51,6 +58,10 @@ class SessionClient(Generic[AnySession]):
 
     async def setup(self, test: Test) -> None:
         """Nothing to prepare: every workload begins with an empty system."""
+
+    def survives(self, op: Op) -> bool:
+        """Whether ops may begin on it after this one: as long as its connection lives."""
+        return not getattr(self.session, "broken", True)
 
     async def close(self) -> None:
         """Drop the session."""

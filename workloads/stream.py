@@ -27,7 +27,7 @@ from splitbrain.harness.generators.leaves import assign
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.queue import Enqueues
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 NAMES: Final = ("st0", "st1")
 """Of the streams."""
@@ -71,6 +71,7 @@ class StreamClient(SessionClient[Streams]):
     """Publishes to streams, and reads them."""
 
     operations = STREAMS
+    shared_by = ANY
 
     async def setup(self, test: Test) -> None:
         """Make the streams."""
@@ -99,6 +100,7 @@ class ShortStreamClient(SessionClient[ShortStreams]):
     """The same of streams whose beginnings are dropped."""
 
     operations = SHORT_STREAMS
+    shared_by = ANY
 
     async def setup(self, test: Test) -> None:
         """Make the streams."""

@@ -22,7 +22,7 @@ from splitbrain.harness.generators import Generator, invoke, sequence
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Mop, Op
 from splitbrain.workloads.groups import FINAL_READS
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 TXN: Final = "txn"
 """The function of an op that is a transaction, as the checkers of transactions know it."""
@@ -40,6 +40,7 @@ class TransactionClient(SessionClient[Transactions]):
     """Carries out transactions of micro-operations as they come."""
 
     operations = TRANSACTIONS
+    shared_by = ANY
 
     async def invoke(self, test: Any, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -20,7 +20,7 @@ from splitbrain.harness.generators import Context, Generator, concurrent_keys, e
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.groups import FINAL_READS, keys_used, readers_apart, threads_per_key
-from splitbrain.workloads.sessions import SessionClient
+from splitbrain.workloads.sessions import ANY, SessionClient
 
 FS: Final = ("put", "delete", "get", "list", "txn")
 OPS_PER_KEY: Final = 120
@@ -40,6 +40,7 @@ class TreeClient(SessionClient[Trees]):
     """Works on one tree at a time."""
 
     operations = TREES
+    shared_by = ANY
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""

@@ -82,6 +82,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     availability: float = 0.0
     settings: str = ""
     burst: int = 1
+    sharing: int = 0
     overlap: float = OVERLAP
     keep_data: str = KEEP_DATA
 
@@ -215,6 +216,7 @@ def compose(options: RunOptions) -> Test:
         concurrency=concurrency,
         rate=options.rate,
         burst=options.burst,
+        sharing=options.sharing,
         time_limit_s=options.time_limit,
         op_timeout_s=options.op_timeout,
         recovery_s=options.recovery,
@@ -356,6 +358,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "concurrency": "2n",
     "rate": 100.0,
     "burst": 1,
+    "sharing": 0,
     "interval": None,
     "overlap": OVERLAP,
     "op_timeout": 2.0,

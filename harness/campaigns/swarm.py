@@ -32,6 +32,7 @@ from splitbrain.harness.campaigns.loads import (
     kinds_at_most,
     patient,
 )
+from splitbrain.harness.campaigns.sharing import most_shared, sharing
 from splitbrain.harness.campaigns.themes import OPEN, THEMES, WORLD, Theme
 from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
@@ -179,6 +180,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: str | None = None
     rate: float | None = None
     burst: int | None = None
+    sharing: int | None = None
     time_limit: float | None = None
     interval: float | None = None
     overlap: float | None = None
@@ -203,6 +205,9 @@ def asked_for(
         UsageError: there is no such thing, or nothing can be drawn from what is asked for.
     """
     there = _judged(system)
+    shared = fixed.get("sharing") or 0
+    if isinstance(shared, int) and shared > 0 and workload is None:
+        there = tuple(name for name in there if most_shared(name, system) >= shared)
     every = tuple(name for name in there if name not in ASKED_FOR)
     brought = {name for theme in THEMES for name in theme.brings}
     more = () if workload is not None or consistency_model else tuple(name for name in there if name in brought)
@@ -370,6 +375,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
         concurrency=clients,
         rate=rate_hz,
         burst=at_once if asked.burst is None else asked.burst,
+        sharing=sharing(seed, workload, asked.system) if asked.sharing is None else asked.sharing,
         time_limit=load.time_limit_s,
         interval=interval_s,
         overlap=_given(asked.overlap, overlaps.bearable(overlap, workload, nemesis, nodes)),

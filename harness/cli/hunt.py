@@ -98,6 +98,7 @@ REQUESTS_MAX = 3
 @click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes, in every run.  [default: drawn]")
 @click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
 @click.option("--burst", type=int, metavar="N", help="Operations at once, in every run.  [default: drawn]")
+@click.option("--sharing", type=int, metavar="N", help="As in splitbrain run, in every run.  [default: drawn]")
 @click.option(
     "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 12 to 60]"
 )

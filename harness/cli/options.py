@@ -469,6 +469,15 @@ test = _apply(
             help="The number of operations that are due at once; --rate stays their mean rate.",
         ),
         click.option(
+            "--sharing",
+            type=int,
+            default=0,
+            show_default=True,
+            metavar="N",
+            help="The number of clients of a node that use one connection, which goes on after an operation of unknown "
+            "outcome; 0: each client has its own, which ends then.",
+        ),
+        click.option(
             "--time-limit",
             type=float,
             default=30.0,

@@ -65,6 +65,8 @@ class Capabilities:
             crash. Empty if none does.
         last_words: finds in the log of a node that ended by itself why it did, in one line; None where the last line of
             a log says that.
+        shared_sessions: whether several processes may use one of its sessions at once, and go on with it after an op of
+            unknown outcome. Its sessions then have `broken`: whether no op can succeed any more.
         standbys: whether only the node that leads carries out what changes something, and others refuse it, and maybe
             reads as well: then no run needs answers from each of its nodes.
         image: name of the image in whose containers its nodes run; None if they do not run in containers.
@@ -108,6 +110,7 @@ class Capabilities:
     discovery: Discovery | None = None
     gives_up: str = ""
     last_words: Callable[[str], str] | None = None
+    shared_sessions: bool = False
     standbys: bool = False
     image: str | None = None
     image_for: Callable[[Mapping[str, int]], str] | None = None

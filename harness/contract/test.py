@@ -150,6 +150,8 @@ class Test:
             nodes or clients were taken leaves the others where they were.
         rate: ops per second of all clients together.
         burst: how many of them are due at once; their mean rate stays.
+        sharing: how many client threads of a node use one client, which goes on after an op of unknown outcome; 0 for a
+            client for each process, which ends with it.
         is_timed: whether the workload says itself when its ops are due, as a plan does; then the rate delays none.
         time_limit_s: length of the faults phase.
         op_timeout_s: after that a client's op is recorded as `info`. One of several requests has as many times as long
@@ -178,6 +180,7 @@ class Test:
     placement: tuple[NodeId, ...] | None = None
     rate: float = 100.0
     burst: int = 1
+    sharing: int = 0
     is_timed: bool = False
     time_limit_s: float = 30.0
     op_timeout_s: float = 2.0
@@ -212,6 +215,7 @@ class Test:
             raise UsageError("the seed must be a whole number from 0 to 2^63 - 1.")
         check_system(self.system)
         check_needs(self.workload, self.system)
+        check_sharing(self.sharing, self.workload, self.system)
         if self.placement is not None:
             check_placement(self.placement, self.nodes, self.concurrency)
         judged = dataclasses.replace(self.workload, checkers=self._checkers())
@@ -312,6 +316,35 @@ def check_needs(workload: Workload, system: System) -> None:
             f"workload {workload.name!r} needs the operations {missing[0]!r}, which system {system.name!r} does not "
             "have: choose another --workload or --system (splitbrain list systems)."
         )
+
+
+def check_sharing(sharing: int, workload: Workload, system: System) -> None:
+    """Refuse clients that are shared by more threads than they, or sessions with the system, can be.
+
+    Raises:
+        UsageError: they are.
+    """
+    if sharing == 0:
+        return
+    if sharing < 0 or sharing > CONCURRENCY_MAX:
+        raise UsageError(f"sharing must be a number from 0 to {CONCURRENCY_MAX:,}, not {sharing}.")
+    if not system.capabilities.shared_sessions:
+        raise UsageError(
+            f"--sharing {sharing}: sessions with system {system.name!r} cannot be shared (its capabilities lack "
+            "shared_sessions): remove --sharing."
+        )
+    most = shared_by(workload.client)
+    if sharing > most:
+        choice = f"give --sharing {most}" if most else "remove --sharing"
+        raise UsageError(
+            f"--sharing {sharing}: clients of workload {workload.name!r} "
+            f"{'go on after a process, but serve one at a time' if most else 'belong to one process'}: {choice}."
+        )
+
+
+def shared_by(client: Client) -> int:
+    """How many processes may use a client at once: 0 if it ends with its process, 1 if another one may follow."""
+    return client.shared_by if isinstance(client, SharedClient) else 0
 
 
 def check_number(name: str, value: float, most: float) -> None:
@@ -442,6 +475,24 @@ class Client(Protocol):
 
     async def close(self) -> None:
         """Drop connections. Called exactly once, also after a crash of the process."""
+        ...
+
+
+@runtime_checkable
+class SharedClient(Protocol):
+    """A client that several processes may use, one after the other or at once.
+
+    Attributes:
+        shared_by: how many may use it at once. With 1, one may follow another that crashed.
+    """
+
+    shared_by: int
+
+    def survives(self, op: Op) -> bool:
+        """Whether ops may begin on it after this one, whose outcome is unknown, or which was refused.
+
+        Asked only in a test whose clients are shared (`Test.sharing`). If not, it is closed once no op is under way.
+        """
         ...
 
 

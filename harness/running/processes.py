@@ -1,8 +1,9 @@
 """Client processes: which process carries out an op, on which node, and its completion.
 
 A process is single-threaded. If the outcome of its op is unknown (`info`) it has crashed: its client is closed, and its
-thread continues with a new process and a new client on the same node, as in Jepsen. Clients are opened inside the op
-that first needs them, so that a node that does not answer delays only its own processes.
+thread continues with a new process and a new client on the same node, as in Jepsen. With `Test.sharing` the client may
+survive that, and several threads of a node may use one (`splitbrain.harness.running.clients`). Clients are opened
+inside the op that first needs them, so that a node that does not answer delays only its own processes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Client, Test
 from splitbrain.harness.running.blocked import BlockedError
+from splitbrain.harness.running.clients import Opened, Place, places, survives
 from splitbrain.harness.running.deadlines import finished, within
 from splitbrain.harness.running.journal import Journal
 from splitbrain.results.errors import ProtocolError
@@ -32,14 +34,15 @@ CLOSE_LIMIT_S = 2.0
 
 
 class Thread:
-    """One client thread: the client of its current process, and the op in progress."""
+    """One client thread: where its current process finds its client, and the op in progress."""
 
-    __slots__ = ("client", "deadline_ns", "node", "number", "op", "sent", "task")
+    __slots__ = ("deadline_ns", "node", "number", "op", "place", "sent", "task", "used")
 
-    def __init__(self, number: int, node: NodeId) -> None:
+    def __init__(self, number: int, node: NodeId, place: Place) -> None:
         self.number = number
         self.node = node
-        self.client: Client | None = None
+        self.place = place
+        self.used: Opened | None = None  # by the op in progress
         self.op: Op | None = None
         self.sent = False  # whether the op was passed to a client: before that it certainly did not happen
         self.deadline_ns = 0
@@ -73,7 +76,7 @@ class Processes:
         self._broken = broken
         self._prototype = validate.client(test.workload.client)
         self._in_sight: list[asyncio.Task[None]] = []
-        self.threads = [Thread(i, test.node_of(i)) for i in range(test.concurrency)]
+        self.threads = [Thread(i, test.node_of(i), place) for i, place in enumerate(places(test))]
 
     async def set_up(self) -> None:
         """Let one client prepare what the workload needs.
@@ -110,11 +113,13 @@ class Processes:
             reached("op timed out" if thread.sent else "op failed before it was sent")
             if thread.sent:
                 done = op.complete("info", error=f"timeout: no answer {limit}")
+                if thread.used is not None and not self._survives(thread.used, op):
+                    thread.place.end(thread.used)  # the last task that uses it closes it
             else:
                 done = op.complete("fail", error=f"no connection to {thread.node} {limit}")
+                thread.place.give_up_opening()
             task = thread.task
             assert task is not None, "a busy thread has a task"
-            thread.client = None  # the task's to close
             self._keep_in_sight(task)
             task.cancel()
             self._end(thread, op, done)
@@ -128,24 +133,27 @@ class Processes:
         """Close every client and wait, for a bounded time, for every started task."""
         closing: list[asyncio.Task[None]] = []
         for thread in self.threads:
+            used = thread.place.current
+            if used is not None:
+                thread.place.end(used)
             if thread.op is not None and thread.task is not None:
                 thread.op = None
                 thread.task.cancel()
                 closing.append(thread.task)
-            elif thread.client is not None:
-                closing.append(asyncio.ensure_future(self._close(thread.client)))
-            thread.client = None
+            elif used is not None and not used.users:
+                closing.append(asyncio.ensure_future(self._close(used.client)))
         await finished(self._clock, 2 * CLOSE_LIMIT_S, [*self._in_sight, *closing])
 
     async def _perform(self, thread: Thread, op: Op) -> None:
-        client, keep = thread.client, False
+        used, keep = thread.place.current, False
         try:
-            if client is None:
-                client = await self._prototype.open(self._test, self._deployment, thread.node)
+            if used is None:
+                used = await self._open(thread, op)
+            used.users += 1
             if thread.op is op:
-                thread.sent = True
-                done = await client.invoke(self._test, op)
-                keep = done.type != "info"
+                thread.used, thread.sent = used, True
+                done = await used.client.invoke(self._test, op)
+                keep = done.type != "info" or self._survives(used, op)
             else:  # opening took no notice of its cancellation
                 done = op
         except asyncio.CancelledError:
@@ -156,23 +164,49 @@ class Processes:
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise  # of this process, and of a task that is thrown away
         except BaseException as error:  # also one that is no Exception, such as the outcomes of pytest
-            done = await self._failure(thread, op, error, opened=client is not None)
+            keep = used is not None and self._survives(used, op, error)
+            done = await self._failure(thread, op, error, opened=used is not None)
         task = thread.task
         if thread.op is op:
-            thread.client = client if keep else None
+            thread.used = None
+            if used is not None and not keep:
+                thread.place.end(used)
             self._end(thread, op, done)
-        else:
-            keep = False  # expired: the thread has moved on
-        if client is not None and not keep:
-            if task is not None:
-                self._keep_in_sight(task)
-            await self._close(client)
+        if used is not None:
+            used.users -= 1
+            if used.is_over and not used.users:
+                if task is not None:
+                    self._keep_in_sight(task)
+                await self._close(used.client)
+
+    async def _open(self, thread: Thread, op: Op) -> Opened:
+        """The client for an op whose thread had none; if the op was given up meanwhile, one that only it uses."""
+        place = thread.place
+        if not place.is_shared:
+            opened = Opened(await self._prototype.open(self._test, self._deployment, thread.node))
+            place.begin(opened, is_late=thread.op is not op)
+            return opened
+        async with place.opening:
+            if place.current is not None:
+                return place.current
+            opened = Opened(await self._prototype.open(self._test, self._deployment, thread.node))
+            place.begin(opened, is_late=thread.op is not op)
+            return opened
+
+    def _survives(self, used: Opened, op: Op, error: BaseException | None = None) -> bool:
+        if not self._test.sharing:
+            return False
+        try:
+            return survives(used.client, op, error)
+        except Exception as mistake:
+            self._broken(mistake)
+            return False
 
     async def _failure(self, thread: Thread, op: Op, error: BaseException, *, opened: bool) -> Op:
         """How an op ended that raised.
 
-        After a DefiniteError the process lives on, but with a fresh client: one whose connection broke while it was
-        idle would refuse every op from then on.
+        After a DefiniteError the process lives on, but with a fresh client, unless clients survive in this test: one
+        whose connection broke while it was idle would refuse every op from then on.
         """
         if not opened:
             reached("op failed before it was sent")

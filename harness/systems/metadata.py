@@ -203,6 +203,7 @@ class Metadata:
         self._upgrades = MetadataUpgrades(_client)
         self.capabilities = Capabilities(
             slow_worlds=True,
+            shared_sessions=True,
             operations=_OPERATIONS,
             session_reads=READS,
             elections=Elections(

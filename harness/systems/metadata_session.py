@@ -70,6 +70,11 @@ class MetadataSession(CompareAndSetLocks):
         self._flags = MetadataFlags(client, timeout_ms)
         self._written: tuple[int, int] | None = None
 
+    @property
+    def broken(self) -> bool:
+        """Whether its connection is gone: no op can succeed any more."""
+        return self._client.is_broken
+
     async def read(self, key: str) -> Answer:
         """The value of a key."""
         return await self.read_as(key, READ)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.test import Client, ComposedNemesis, Nemesis, NemesisContext
+from splitbrain.harness.contract.test import Client, ComposedNemesis, Nemesis, NemesisContext, SharedClient
 from splitbrain.harness.validate.inforce import compared
 from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError
@@ -56,6 +56,18 @@ class _ValidClient(Wrapper):
         if problem is not None:
             raise ProtocolError(f"client {name_of(self._inner)}: invoke of {op.f!r} (op {op.index}) {problem}.")
         return done
+
+    def survives(self, op: Op) -> bool:
+        """Whether ops may begin on it after this one; a client that does not say so is not used on."""
+        if not isinstance(self._inner, SharedClient):
+            return False
+        said: Any = self._inner.survives(op)
+        if type(said) is not bool:
+            raise ProtocolError(
+                f"client {name_of(self._inner)}: survives of {op.f!r} (op {op.index}) returned {short(said)}, not True "
+                "or False."
+            )
+        return said
 
     async def close(self) -> None:
         with self._refused_exit("close"):

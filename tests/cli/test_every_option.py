@@ -249,6 +249,10 @@ TABLE: dict[str, Told] = {
         "--concurrency": [([*SIM, "--concurrency", "9" * 5000], "concurrency must be at most 1,000")],
         "--rate": [([*SIM, "--rate", "1e-300"], "rate must be at least 1e-06")],
         "--burst": [([*SIM, "--burst", "0"], "burst must be positive"), ([*SIM, "--burst", "10001"], "at most 10,000")],
+        "--sharing": [
+            ([*SIM, "--sharing", "-1"], "sharing must be a number from 0 to 1,000"),
+            ([*SIM, "--workload", "lock", "--sharing", "2"], "clients of workload 'lock' belong to one process"),
+        ],
         "--time-limit": [([*SIM, "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule already says when"),
@@ -336,6 +340,10 @@ TABLE: dict[str, Told] = {
         "--concurrency": [(["hunt", "--nodes", "3,4,5", "--concurrency", "250n"], "concurrency must be at most 1,000")],
         "--rate": [(["hunt", "--rate", "1e-300"], "rate must be at least 1e-06")],
         "--burst": [(["hunt", "--burst", "0"], "burst must be positive")],
+        "--sharing": [
+            (["hunt", "--sharing", "-1"], "sharing must be a number from 0 to 1,000"),
+            (["hunt", "--workload", "queue", "--sharing", "2"], "serve one at a time: give --sharing 1"),
+        ],
         "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
             (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: it has no effect with --nemesis none")
