@@ -207,7 +207,7 @@ def asked_for(
     there = _judged(system)
     shared = fixed.get("sharing") or 0
     if isinstance(shared, int) and shared > 0 and workload is None:
-        there = tuple(name for name in there if most_shared(name, system) >= shared)
+        there = tuple(name for name in there if most_shared(name, system) >= shared) or there
     every = tuple(name for name in there if name not in ASKED_FOR)
     brought = {name for theme in THEMES for name in theme.brings}
     more = () if workload is not None or consistency_model else tuple(name for name in there if name in brought)
