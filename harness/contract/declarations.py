@@ -236,6 +236,7 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "discovery": _Rule(_none_or(_with(*_OF_DISCOVERY)), f"None, or have {', '.join(_OF_DISCOVERY)}"),
     "gives_up": _Rule(_instance(str), "the name of an error, or an empty text"),
     "last_words": _Rule(_none_or(callable), "None, or a function that takes a log and returns a line"),
+    "shared_sessions": _Rule(_instance(bool), "true or false"),
     "standbys": _Rule(_instance(bool), "true or false"),
     "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
     "image_for": _Rule(_none_or(callable), "None, or a function that returns the name of an image"),
