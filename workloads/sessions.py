@@ -60,8 +60,8 @@ class SessionClient(Generic[AnySession]):
         """Nothing to prepare: every workload begins with an empty system."""
 
     def survives(self, op: Op) -> bool:
-        """Whether ops may begin on it after this one: as long as its connection lives."""
-        return not getattr(self.session, "broken", True)
+        """Whether ops may begin on it after this one: as long as it has a connection that lives."""
+        return not getattr(self._session, "broken", True)
 
     async def close(self) -> None:
         """Drop the session."""

@@ -69,7 +69,7 @@ def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def terminated_as_interrupted() -> Generator[None]:
-    """A context in which a SIGTERM is a KeyboardInterrupt, whatever else hears it; Ctrl-C is left as it is."""
+    """A context in which a SIGTERM raises KeyboardInterrupt, also within `on_interrupt`; Ctrl-C is left as it is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

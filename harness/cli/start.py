@@ -1,8 +1,8 @@
 """The program `splitbrain`: a request to end is answered with one line from its first moment to its last.
 
 Before a command begins, and once it is over, nothing has to be put in order: a signal ends the process there and then.
-An exception instead would be the traceback of whatever is being imported, or would be swallowed by it. What a signal
-does in between is in `interrupts.ends_the_command`.
+An exception there would end an import with a traceback, or the imported module would catch it. What a signal does while
+a command runs is in `interrupts.ends_the_command`.
 """
 
 from __future__ import annotations

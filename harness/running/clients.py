@@ -36,15 +36,13 @@ class Place:
     """Where the threads of one group find their client.
 
     Attributes:
-        is_shared: whether the client outlives a process, or several use it at once.
         current: the client on which ops begin; None while there is none.
-        opening: who opens one, if it is shared.
+        opening: held by the op that opens one.
     """
 
-    __slots__ = ("current", "is_shared", "opening")
+    __slots__ = ("current", "opening")
 
-    def __init__(self, *, is_shared: bool) -> None:
-        self.is_shared = is_shared
+    def __init__(self) -> None:
         self.current: Opened | None = None
         self.opening = asyncio.Lock()
 
@@ -69,14 +67,14 @@ class Place:
 def places(test: Test) -> Sequence[Place]:
     """For each thread of a test its place: its own, or that of so many threads of its node as share a client."""
     if not test.sharing:
-        return [Place(is_shared=False) for _ in range(test.concurrency)]
+        return [Place() for _ in range(test.concurrency)]
     found: list[Place] = []
     groups: dict[str, tuple[Place, int]] = {}
     for thread in range(test.concurrency):
         node = test.node_of(thread)
         place, members = groups.get(node, (None, 0))
         if place is None or members == test.sharing:
-            place, members = Place(is_shared=True), 0
+            place, members = Place(), 0
         groups[node] = place, members + 1
         found.append(place)
     return found

@@ -182,10 +182,6 @@ class Processes:
     async def _open(self, thread: Thread, op: Op) -> Opened:
         """The client for an op whose thread had none; if the op was given up meanwhile, one that only it uses."""
         place = thread.place
-        if not place.is_shared:
-            opened = Opened(await self._prototype.open(self._test, self._deployment, thread.node))
-            place.begin(opened, is_late=thread.op is not op)
-            return opened
         async with place.opening:
             if place.current is not None:
                 return place.current

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.test import Client, ComposedNemesis, Nemesis, NemesisContext, SharedClient
+from splitbrain.harness.contract.test import Client, ComposedNemesis, Nemesis, NemesisContext
 from splitbrain.harness.validate.inforce import compared
 from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError
@@ -58,9 +58,7 @@ class _ValidClient(Wrapper):
         return done
 
     def survives(self, op: Op) -> bool:
-        """Whether ops may begin on it after this one; a client that does not say so is not used on."""
-        if not isinstance(self._inner, SharedClient):
-            return False
+        """Whether ops may begin on it after this one."""
         said: Any = self._inner.survives(op)
         if type(said) is not bool:
             raise ProtocolError(

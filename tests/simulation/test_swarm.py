@@ -43,6 +43,7 @@ from splitbrain.harness.campaigns.loads import (
 )
 from splitbrain.harness.campaigns.loads import drawn as figures
 from splitbrain.harness.campaigns.overlaps import SILENCING, TOGETHER, WAITING, bearable, misses_members, nodes_of
+from splitbrain.harness.campaigns.sharing import most_shared
 from splitbrain.harness.campaigns.swarm import (
     ASKED_FOR,
     LASTING,
@@ -764,3 +765,21 @@ def test_a_consistency_model_narrows_the_draw_to_workloads_judged_by_one_and_is_
     assert "--consistency-model snapshot-isolation" in command_line(draw(7, found))
     with pytest.raises(UsageError, match="judged by a property of its own"):
         asked_for(workload="bank", consistency_model="snapshot-isolation", **given)
+
+
+def test_some_tests_have_clients_that_are_shared_and_only_where_that_is_possible() -> None:
+    drawn = [draw(seed, asked_for(**_request())) for seed in range(400)]
+    most = {each.workload: most_shared(each.workload, "metadata") for each in drawn}
+    able = [each for each in drawn if most[each.workload]]
+    assert {each.sharing for each in drawn if not most[each.workload]} == {0}
+    assert 0.08 < sum(each.sharing > 0 for each in able) / len(able) < 0.25
+    assert {each.sharing for each in able if most[each.workload] == 1} == {0, 1}
+    assert {each.sharing for each in able} == {0, 1, 2, 3, 5, 10}
+    assert "--sharing 1" in command_line(msgspec.structs.replace(able[0], sharing=1))
+
+
+def test_a_number_of_sharing_clients_narrows_the_draw_to_workloads_that_allow_it() -> None:
+    asked = asked_for(**_request(), sharing=3)
+    assert "register" in asked.workloads
+    assert not {"queue", "lock", "topology"} & {*asked.workloads, *asked.more}
+    assert {draw(seed, asked).sharing for seed in range(20)} == {3}

@@ -207,3 +207,23 @@ def test_a_client_dies_of_poison_with_its_session_and_begins_another_one() -> No
             await client.invoke(test, op("peek"))
 
     asyncio.run(main())
+
+
+def test_a_client_goes_on_after_an_enqueue_alone_and_not_without_a_session() -> None:
+    broker = Broker()
+    test = cast(Test, Only(broker))
+
+    def op(f: str, value: Any = None) -> Op:
+        return Op(process=0, type="invoke", f=f, key=NAMES[0], value=value, node="n1")
+
+    async def main() -> None:
+        client = await PoisonClient().open(test, cast(Any, None), "n1")
+        await client.setup(test)
+        vars(client.session)["broken"] = False
+        assert client.survives(op("enqueue", 8))
+        assert not client.survives(op("consume"))
+        await client.invoke(test, op("enqueue", 8))
+        await client.invoke(test, op("consume"))  # it dies of the message
+        assert not client.survives(op("enqueue", 9))
+
+    asyncio.run(main())

@@ -168,6 +168,25 @@ def test_a_client_holds_some_messages_until_it_has_more_of_them_and_begins_its_n
     assert broker.acked == [0, HELD]
 
 
+def test_a_client_goes_on_after_an_enqueue_alone_and_gives_back_what_the_process_before_held() -> None:
+    broker = Broker()
+    client = opened(broker)
+    session = client.session  # type: ignore[attr-defined]
+    session.broken = False
+    for value in (2, 4):
+        do(client, "enqueue", value)
+        do(client, "dequeue")
+    survives: Any = client.survives  # type: ignore[attr-defined]
+    assert not survives(Op(process=3, type="invoke", f="dequeue"))
+    assert broker.queues["q0"] == [], "it still holds them"
+    assert survives(Op(process=3, type="invoke", f="enqueue"))
+    assert sorted(broker.queues["q0"]) == [(2, True), (4, True)]
+    do(client, "enqueue", 6)
+    assert broker.acked == [], "what was given back is acknowledged by none"
+    session.broken = True
+    assert not survives(Op(process=3, type="invoke", f="enqueue"))
+
+
 def test_a_drain_takes_a_batch_at_most_and_fewer_only_where_there_are_no_more() -> None:
     broker = Broker()
     client = opened(broker)
