@@ -23,8 +23,10 @@
         │   └── SimulationDeadlockError
         ├── DamagedRunError
         ├── JudgingStoppedError
-        ├── RunEndedError
-        ├── RunNotBegunError
+        ├── SignalledError
+        │   ├── JudgingInterruptedError (a JudgingStoppedError too)
+        │   ├── RunEndedError
+        │   └── RunNotBegunError
         ├── RemoteStoreError
         │   └── RemoteConnectionError
         └── EngineError
@@ -175,14 +177,22 @@ class DamagedRunError(HarnessError):
 
 
 class JudgingStoppedError(HarnessError):
-    """Judging was interrupted, or had too little memory. What was recorded is kept; the message has the command."""
+    """Judging had too little memory, or was interrupted. What was recorded is kept; the message has the command."""
 
 
-class RunEndedError(HarnessError):
+class SignalledError(HarnessError):
+    """A signal ended what was under way: a command that ends with this has the exit code of a shell for that signal."""
+
+
+class JudgingInterruptedError(JudgingStoppedError, SignalledError):
+    """Judging was interrupted."""
+
+
+class RunEndedError(SignalledError):
     """A run was interrupted a third time, and ended at once. Nodes are gone, faults healed, its history is kept."""
 
 
-class RunNotBegunError(HarnessError):
+class RunNotBegunError(SignalledError):
     """A run was interrupted before its nodes were up: nothing was tested, and there is nothing to judge."""
 
 

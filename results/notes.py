@@ -106,6 +106,13 @@ class Healed(Note, frozen=True, kw_only=True):
     """All faults are gone and all nodes were started."""
 
 
+class Ended(Note, frozen=True, kw_only=True):
+    """The procedure of the run is over, whichever way it ended: what a history without this had behind it is lost.
+
+    Earlier versions did not write it.
+    """
+
+
 class Clocks(Note, frozen=True, kw_only=True):
     """How far the clocks of the nodes' hosts were from the controller's. By node, in seconds; empty where unknown.
 
@@ -147,6 +154,7 @@ FORMS: Final[Mapping[str, type[Note]]] = {
     "recovered": Usable,
     "converged": Converged,
     "interrupted": Interrupted,
+    "ended": Ended,
 }
 """The notes that there are, by the function of the op."""
 

@@ -27,6 +27,7 @@ class Code(StrEnum):
     """What a reason is. Root causes stand before what follows from them: the order here is the order of reasons."""
 
     CONTROLLER_KILLED = "controller-killed"
+    HISTORY_CUT = "history-cut"
     INTERRUPTED = "interrupted"
     CHECKER_BROKE = "checker-broke"
     CLIENT_FAILED = "client-failed"
@@ -57,6 +58,7 @@ class Code(StrEnum):
 
 CAUSES: Final[Mapping[Code, Cause]] = {
     Code.CONTROLLER_KILLED: Cause.HARNESS,
+    Code.HISTORY_CUT: Cause.HARNESS,
     Code.INTERRUPTED: Cause.HARNESS,
     Code.CHECKER_BROKE: Cause.CHECKER,
     Code.CLIENT_FAILED: Cause.TEST,

@@ -71,6 +71,16 @@ class RunDir:
         return self.path.parent.name.removeprefix("test=")
 
     @property
+    def is_gone(self) -> bool:
+        """Whether it is not there any more: `splitbrain prune` may run at the same time."""
+        return not os.path.lexists(self.path)
+
+    @property
+    def left_out(self) -> str:
+        """What is said of a run that is gone, where all others are handled."""
+        return f"left out: {self.test_name}/{self.name} was removed meanwhile"
+
+    @property
     def history_path(self) -> Path:
         """Where the finished history is."""
         return self.path / "history.parquet"

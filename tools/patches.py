@@ -57,9 +57,11 @@ By digest alone most of them would be elsewhere, and would move names between th
 WRITTEN_SEEN: Final = (
     "commit-leaver-counts-itself",
     "deadletters-lost-with-worker",
+    "dedup-needed-off-by-one",
     "flags-late-is-undone",
     "keepers-patterns-not-watched",
     "patterns-on-the-way-ignored",
+    "queue-client-number-reused",
     "replicas-record-keeps-those-that-left",
     "single-active-quiescing-not-counted",
     "single-active-waiting-stays-suspected",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import seconds
 from splitbrain.results.faults import RunEvents
-from splitbrain.results.notes import Interrupted, NodeEnded, Stalled, Usable
+from splitbrain.results.notes import Ended, Interrupted, NodeEnded, Stalled, Usable
 from splitbrain.results.reasons import ADVICE_FOR_BLOCKED, Code, Reason
 
 
@@ -19,6 +19,12 @@ def of_controller(events: RunEvents, wanted: Options) -> Iterator[Reason]:
             f"the controller of this run was killed or crashed at about {seconds(events.end_ns):.3f} s, before the end "
             f"of the run (splitbrain {wanted.cut_short}).",
             "Run it again: only the recorded part could be judged.",
+        )
+    elif wanted.ended and not events.notes("ended", Ended):
+        yield Reason(
+            Code.HISTORY_CUT,
+            f"the history stops at {seconds(events.end_ns):.3f} s, before the end of the run: its last rows are lost.",
+            "Run it again, or bring back the whole history: only what is left of it could be judged.",
         )
     for op, asked in events.notes("interrupted", Interrupted):
         at = f"{seconds(op.time):.3f} s"

@@ -77,6 +77,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         faults: whether faults belong to the test; a list names the kinds of which each must have taken place.
         max_stall_share: share of the run for which the controller may have been stalled.
         judges: the names of all other checkers of the test; None if they are not known (a history from elsewhere).
+        ended: whether the harness notes the end of the run, so that a history without that note has lost its end.
         cut_short: how the history was recovered, where its controller was killed before the run came to its end.
     """
 
@@ -90,6 +91,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: bool | tuple[str, ...] = False
     max_stall_share: float = 0.05
     judges: tuple[str, ...] | None = None
+    ended: bool = False
     cut_short: str | None = None
 
     def given_floor(self, f: str) -> int | None:

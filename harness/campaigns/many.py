@@ -296,7 +296,7 @@ def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
     """What is remembered of a run that cannot be judged; a note in its folder says so if that is because of the run."""
     remembered = damaged(run, found)
     if _is_gone(remembered):
-        warn(f"left out: {run.test_name}/{run.name} was removed meanwhile")
+        warn(run.left_out)
         return remembered
     warn(remembered.said)
     try:
@@ -311,8 +311,8 @@ def _noted(run: RunDir, found: Unjudged, warn: Warn) -> Judged:
 
 
 def _is_gone(found: Judged) -> bool:
-    """Whether a run could not be judged since it is not there any more: `splitbrain prune` may run at the same time."""
-    return found.damaged and not os.path.lexists(found.run.path)
+    """Whether a run could not be judged since it is not there any more."""
+    return found.damaged and found.run.is_gone
 
 
 _opened_last: Final[list[LoadedRun]] = []

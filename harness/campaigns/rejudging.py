@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from splitbrain.harness.campaigns import interrupts
-from splitbrain.results.errors import JudgingStoppedError, RunEndedError
+from splitbrain.results.errors import JudgingInterruptedError, JudgingStoppedError, RunEndedError
 
 
 def command_for(run: Path) -> str:
@@ -21,15 +21,16 @@ def advising_on_interrupt(command: str) -> Generator[None]:
     """A context for judging: an interrupt, a SIGTERM or a MemoryError becomes an error that ends with the command.
 
     Raises:
-        JudgingStoppedError: judging was interrupted.
+        JudgingInterruptedError: judging was interrupted.
+        JudgingStoppedError: it had too little memory.
     """
     try:
         with interrupts.terminated_as_interrupted():
             yield
     except KeyboardInterrupt as error:
-        stopped = JudgingStoppedError(f"interrupted while judging; what was recorded is kept. {_advice(command)}")
-        stopped.exit_code = interrupts.exit_code()
-        raise stopped from error
+        raise JudgingInterruptedError(
+            f"interrupted while judging; what was recorded is kept. {_advice(command)}"
+        ) from error
     except MemoryError as error:
         raise JudgingStoppedError(
             f"memory ran out while judging; what was recorded is kept. {_advice(command)}, with more memory"
@@ -38,9 +39,7 @@ def advising_on_interrupt(command: str) -> Generator[None]:
 
 def with_advice(error: RunEndedError, run: Path) -> RunEndedError:
     """The error of a run that was ended at once, with the command that judges what it recorded."""
-    ended = RunEndedError(f"{error} {_advice(command_for(run))}")
-    ended.exit_code = interrupts.exit_code()
-    return ended
+    return RunEndedError(f"{error} {_advice(command_for(run))}")
 
 
 def _advice(command: str) -> str:

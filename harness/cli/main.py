@@ -19,7 +19,7 @@ import click
 
 from splitbrain.harness.campaigns import interrupts
 from splitbrain.harness.cli.defaults import LEFT_OUT
-from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, RunNotBegunError, SplitbrainError
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SignalledError, SplitbrainError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -185,7 +185,7 @@ def _code_of(arguments: Sequence[str]) -> int:
         if "--debug" in arguments:
             traceback.print_exc()
         click.echo(f"splitbrain: {error}", err=True)
-        return interrupts.exit_code() if isinstance(error, RunNotBegunError) else error.exit_code
+        return interrupts.exit_code() if isinstance(error, SignalledError) else error.exit_code
     except (BrokenPipeError, SystemExit):
         # The reader of the output is gone. click would exit with 1, which means a violation.
         return EXIT_HARNESS_ERROR

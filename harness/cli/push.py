@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -80,8 +79,8 @@ def command(ctx: click.Context, runs: tuple[str, ...], address: str, store: str,
         except RemoteConnectionError:
             raise
         except SplitbrainError as error:
-            if not runs and not os.path.lexists(run.path):  # by splitbrain prune, at the same time
-                click.echo(f"left out: {run.test_name}/{run.name} was removed meanwhile", err=True)
+            if not runs and run.is_gone:
+                click.echo(run.left_out, err=True)
                 return
             problems.append(error)
             click.echo(f"splitbrain: {error}", err=True)

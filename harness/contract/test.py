@@ -270,7 +270,7 @@ class Test:
         if not any(spec.name == "coverage" for spec in specs):
             specs = (*specs, CheckerSpec("coverage"))
         judges = [spec.name for spec in specs if spec.name != "coverage"]
-        set_by_test = {"load": load, "judges": judges}
+        set_by_test = {"load": load, "judges": judges, "ended": True}
         return tuple(
             CheckerSpec(spec.name, {**asked, **spec.options, **set_by_test}) if spec.name == "coverage" else spec
             for spec in specs

@@ -8,8 +8,8 @@
 Each phase is announced in the history by an op of the harness (`f` "phase"); so is that no fault is in force any more
 and all nodes were started ("healed"), how far the hosts' clocks are from the controller's ("clocks", see
 `splitbrain.results.clocks`), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes that
-stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted"). A run
-whose nodes never were usable has one op alone ("started").
+stopped by themselves ("crash"), stalls of the controller ("stall"), requests to end early ("interrupted"), and the end
+of all this ("ended"). A run whose nodes never were usable has two ops alone ("started" and "ended").
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ def note_no_start(
         began(journal.started_ns)
     value = {"seconds": None, "waited_s": waited_s, "missing": list(problems), "problems": in_words(problems)}
     journal.note("started", value)
+    journal.note("ended", {})
     journal.flush()
     return RunSummary(
         started_ns=journal.started_ns,
@@ -351,7 +352,7 @@ class _Run:
         """Heal what is not yet healed, close clients, flush; the first error is the one that counts."""
         # Healing first, as a fault that stays outlives the run; flushing last, as the others may still record
         # something.
-        for step in (self._heal_after_failure, self._scheduler.close, self._flush):
+        for step in (self._heal_after_failure, self._end, self._scheduler.close, self._flush):
             try:
                 await step()
             except BlockedError as error:
@@ -363,6 +364,11 @@ class _Run:
     async def _heal_after_failure(self) -> None:
         if not self._healed:
             await self._undo()
+
+    async def _end(self) -> None:
+        # A history without this has lost its end (`checkers.coverage.controller`). Noted before clients are closed,
+        # which may take seconds: the last phase lasts until here.
+        self._journal.note("ended", {})
 
     async def _flush(self) -> None:
         self._journal.flush()

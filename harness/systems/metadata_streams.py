@@ -64,15 +64,19 @@ class MetadataStreams:
 
     async def publish(self, stream: str, value: int) -> Answer:
         """Publish, and wait for the confirm; its offset."""
-        publisher = self._publishers.get(stream)
-        if publisher is None:
-            if self._name is None:
-                self._name = await self._new_name()
-            publisher = (await self._opened()).publisher(stream, self._name)
-            self._publishers[stream] = publisher
+        publisher = self._publishers.get(stream) or await self._publisher(stream)
         body = str(value).encode()
         confirmed = await self._use(stream, lambda timeout_ms: publisher.publish(body, timeout_ms=timeout_ms))
         return Answer(confirmed.offset)
+
+    async def _publisher(self, stream: str) -> StreamPublisher:
+        # Threads that share this session may be here at once: two publishers of one name would give messages the same
+        # numbers, and the later of two would be taken for the earlier one sent again.
+        name = await self._new_name() if self._name is None else self._name
+        streams = await self._opened()
+        if self._name is None:
+            self._name = name
+        return self._publishers.setdefault(stream, streams.publisher(stream, self._name))
 
     async def publish_once(self, stream: str, value: int) -> Answer:
         """Publish under a name that the value alone has, as its first message: it is in the stream once."""

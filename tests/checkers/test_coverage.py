@@ -324,3 +324,16 @@ def test_after_all_faults_standbys_may_refuse_and_no_others(ends: Any, reason: s
         assert found == []
     else:
         assert any(reason in each for each in found), found
+
+
+def test_a_history_that_does_not_show_the_end_of_its_run_has_lost_rows() -> None:
+    (reason,) = judge(run(), ended=True).inconclusive
+    assert str(reason) == (
+        "the history stops at 6.000 s, before the end of the run: its last rows are lost. "
+        "Run it again, or bring back the whole history: only what is left of it could be judged."
+    )
+    whole = run()
+    whole.event(HARNESS, "info", "ended", {}, time_s=6.0)
+    assert judge(whole, ended=True).inconclusive == ()
+    (reason,) = judge(run(), ended=True, cut_short="recovered 19 rows").inconclusive
+    assert "was killed or crashed" in str(reason)

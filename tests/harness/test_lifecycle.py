@@ -313,7 +313,7 @@ def test_where_only_the_system_can_be_at_fault_nodes_that_never_agree_are_a_find
     system, deployment, folder = MemorySystem(), MemoryDeployment(), Folder(tmp_path)
     system.leaders = {"n3": None}
     summary = go(make_test(FakeClient(), system=system), MemoryBackend(deployment), folder, blames_system=True)
-    assert (summary.failure, summary.ops, summary.rows, deployment.closed) == (None, 0, 1, 1)
+    assert (summary.failure, summary.ops, summary.rows, deployment.closed) == (None, 0, 2, 1)
     problems = {"n3": "knows no leader"}
     assert folder.history.notes("started") == [
         {"seconds": None, "waited_s": 0.3, "missing": ["n3"], "problems": problems}

@@ -25,7 +25,7 @@ def quiet_s(history: pa.Table) -> float:
 
 def without_quiet(history: pa.Table) -> pa.Table:
     """The history as it was before there was such a phase."""
-    ops = [op for op in from_table(history) if op.f != "converged" and op.value != {"phase": "quiet"}]
+    ops = [op for op in from_table(history) if op.f not in ("converged", "ended") and op.value != {"phase": "quiet"}]
     return to_table([msgspec.structs.replace(op, index=index) for index, op in enumerate(ops)])
 
 

@@ -78,3 +78,39 @@ def test_a_stream_that_is_not_there_is_declared_by_the_first_op_in_the_time_of_t
         assert node.kept == {"st0": (None, None), "st1": (1500, None)}
 
     asyncio.run(check())
+
+
+def test_threads_that_share_a_session_publish_to_a_stream_as_one_publisher() -> None:
+    async def check() -> None:
+        names, used = iter("abcde"), list[tuple[str, int]]()
+
+        class Slow(Node):
+            async def streams(self) -> Node:
+                await asyncio.sleep(0)
+                return self
+
+            def publisher(self, stream: str, name: str) -> Publisher:
+                return Named(self, stream, name)
+
+        class Named(Publisher):
+            def __init__(self, node: Node, stream: str, name: str) -> None:
+                super().__init__(node, stream)
+                self.name = name
+
+            async def publish(self, body: bytes, *, timeout_ms: int) -> Confirmed:
+                used.append((self.name, id(self)))
+                return await super().publish(body, timeout_ms=timeout_ms)
+
+        async def next_name() -> str:
+            await asyncio.sleep(0)
+            return next(names)
+
+        node = Slow()
+        node.declared.update({"st0": 1, "st1": 1})
+        session = MetadataStreams(cast(Any, node), 1000, next_name, {})
+        await asyncio.gather(*(session.publish(stream, 0) for stream in ("st0", "st0", "st1", "st0", "st1")))
+        assert len(used) == 5
+        assert len({name for name, _ in used}) == 1
+        assert len({*used}) == 2, "two publishers of one name give two messages of a stream the same number"
+
+    asyncio.run(check())
