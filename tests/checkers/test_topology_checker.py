@@ -12,7 +12,7 @@ from msgspec import structs
 from splitbrain.checkers.topology import TopologyChecker
 from splitbrain.checkers.topology.structure import id_of, needs, routes_of
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op
 from tests.checkers.support import Script
 
@@ -555,3 +555,49 @@ def test_a_headers_exchange_leads_by_the_numbers_of_bindings_and_a_policy_needs_
         bound = [*there, ["binding", "v", "h", "queue", "q", "any", number]]
         assert routes_of(bound, [["v", "h", "k"]]) == [["v", "h", "k", queues]]
     assert needs(("policy", "v", "p")) == needs(("exclusive", "v", "m", "c1")) == (("vhost", "v"),)
+
+
+def test_db_2_an_exchange_that_deletes_itself_goes_when_the_only_exchange_that_it_is_bound_to_does() -> None:
+    first, second = ["exchange", "v", "a", "fanout", True], ["exchange", "v", "b", "fanout", True]
+    script = Script()
+    for entity in (V, Q, first, second):
+        script.call(0, "declare", entity)
+    for binding in (["binding", "v", "a", "exchange", "b", "", 0], ["binding", "v", "b", "queue", "q", "", 0]):
+        script.call(0, "bind", binding)
+    script.call(0, "look", result=[V, Q])
+    assert judge(script.ops).anomalies == ("lost",)
+    script.ops.pop()
+    script.ops.pop()
+    script.call(0, "unbind", ["binding", "v", "b", "queue", "q", "", 0])
+    script.call(0, "look", result=[V, Q])
+    assert judge(script.ops).valid != "false"
+
+
+def test_an_exchange_is_refused_with_reason_if_one_of_another_type_may_be_there() -> None:
+    script = made()
+    script.call(0, "declare", [*X[:3], "topic"], how="fail", error="precondition_failed: it differs")
+    script.call(0, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+NONSENSE: list[tuple[str, Any, Any]] = [
+    ("declare", 5, None),
+    ("declare", [], None),
+    ("bind", B[:-1], None),
+    ("declare", ["queue", "v", {"name": "q"}], None),
+    ("claim", ["v"], "c"),
+    ("look", None, 7),
+    ("look", None, [[]]),
+    ("look", None, [["exchange", "v", "x"]]),
+    ("project", None, {"tree": [], "tables": []}),
+    ("project", None, {"tree": [], "tables": [["binding", "v"]], "routes": []}),
+    ("own", None, ["c", "x0"]),
+]
+
+
+@pytest.mark.parametrize(("f", "asked", "answer"), NONSENSE)
+def test_a_value_that_is_none_of_its_op_is_refused_in_words(f: str, asked: Any, answer: Any) -> None:
+    script = made()
+    script.call(0, f, asked, answer)
+    with pytest.raises(HistoryFormatError, match=r"op \d+"):
+        judge(script.ops)

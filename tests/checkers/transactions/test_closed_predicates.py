@@ -109,6 +109,17 @@ def test_reads_that_are_wrong_by_themselves(transactions: list[Any], anomaly: st
     assert not found.inconclusive
 
 
+@pytest.mark.parametrize("model", ["snapshot-isolation", "strong-session-snapshot-isolation", "serializable"])
+def test_no_snapshot_lacks_an_object_of_which_every_version_matches(model: str) -> None:
+    table = history(
+        INIT, ("txn", [["w", "x", 2]]), ("txn", [["rp", ["mod", 2, 0], {"y": 0}]]), ("txn", [["r", "x", 2]])
+    )
+    found = judge(table, model)
+    assert found.anomalies == ("predicate-read-miss",)
+    assert found.evidence["not"] == ["snapshot-isolation"]
+    assert judge(table, "repeatable-read").valid != "false"
+
+
 def test_a_deletion_of_unknown_outcome_happened_if_nothing_else_explains_what_is_missing() -> None:
     table = history(
         INIT,
