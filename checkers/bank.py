@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -37,6 +38,7 @@ class Bank:
 
     name = "bank"
     partition: Partition = "run"
+    keys_apart = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run.
@@ -72,6 +74,9 @@ class Bank:
             "beside_transfers": sum(bank.beside_transfers for bank in banks),
         }
         judge = by_key.Judge(self.name, "total of balances")
+        if odd is not None:
+            beside = f"{findings[0].sentence} Balances that are fractions could not be judged, as in {odd!r:.80}."
+            findings[0] = msgspec.structs.replace(findings[0], sentence=beside)
         verdict = judge.key(None, history, findings, _praise(figures, totals), figures, exercised=figures["reads"] > 0)
         return _with_reasons(verdict, figures)
 

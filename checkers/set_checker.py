@@ -98,6 +98,7 @@ class SetChecker:
 
     name = "set"
     partition: Partition = "run"
+    keys_apart = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run; each key is a set of its own."""

@@ -62,6 +62,7 @@ class TotalQueue(OfOneRun):
 
     name = "queue"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:

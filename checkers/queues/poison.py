@@ -49,6 +49,7 @@ class Poison(OfOneRun):
 
     name = "poison"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:

@@ -66,6 +66,7 @@ class SingleActive(OfOneRun):
 
     name = "single-active"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:

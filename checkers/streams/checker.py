@@ -47,6 +47,7 @@ class StreamChecker(OfOneRun):
 
     name = "stream"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
