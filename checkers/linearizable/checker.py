@@ -29,6 +29,12 @@ _NOTHING_OK: Final = Reason(
     Code.NOTHING_OK, "No op was acknowledged: no client saw anything that could have been wrong."
 )
 
+_NOTHING_SAID: Final = Reason(
+    Code.NOT_EXERCISED,
+    "No acknowledged op could have been wrong: none says what it found, as a read does.",
+    "Let clients read what they write.",
+)
+
 
 class Linearizable:
     """Linearizability (Herlihy and Wing 1990), key by key (it is local), against a sequential model."""
@@ -116,7 +122,7 @@ class Linearizable:
             seconds=seconds,
             figures=figures,
             sentence=f"Linearizable as a {model}: {keys}, {counted(figures['ops'], 'op')}.",
-            inconclusive=() if figures["judged"] > figures["crashed"] else (_NOTHING_OK,),
+            inconclusive=_untested(parts, figures),
         )
 
 
@@ -158,6 +164,13 @@ def check_ops(ops: Sequence[Op], model: Model | str, **options: Any) -> Verdict:
 
 def _raised(_: Task, error: Exception) -> Verdict:
     raise error
+
+
+def _untested(parts: Iterable[Verdict], figures: Mapping[str, Any]) -> tuple[Reason, ...]:
+    """Why keys of which none is violated prove nothing; nothing if they do."""
+    if figures["judged"] <= figures["crashed"]:
+        return (_NOTHING_OK,)
+    return () if any(part.figures.get("exercised", 1) for part in parts) else (_NOTHING_SAID,)
 
 
 def _algorithms(parts: Iterable[Verdict]) -> str:

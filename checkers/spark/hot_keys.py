@@ -213,6 +213,7 @@ def _verdict(found: Split) -> Verdict:
             "ops": found.plan.ops,
             "judged": found.plan.judged,
             "crashed": found.plan.crashed,
+            "exercised": int(found.plan.exercised),
             "frontier_max": max(part.peak for part in parts),
             "expanded": sum(part.expanded for part in parts),
             "concurrency_max": max(part.concurrency for part in parts),

@@ -400,5 +400,5 @@ def test_ops_of_which_none_was_acknowledged_are_no_pass() -> None:
     judged = [Linearizable().check(to_table(history(each)), REGISTER) for each in (lost, call(1, 1.0, "read", key="b"))]
     [reason] = Linearizable().merge(judged, REGISTER).inconclusive
     assert reason.code == "nothing-ok"
-    seen = Linearizable().check(to_table(history(W3, done(W3, 11.9, 3))), REGISTER)
+    seen = Linearizable().check(to_table(history(W3, done(W3, 11.9, 3), R, done(R, 12.4, 3))), REGISTER)
     assert Linearizable().merge([*judged, seen], REGISTER).inconclusive == ()
