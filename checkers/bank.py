@@ -40,6 +40,10 @@ class Bank:
     partition: Partition = "run"
     keys_apart = True
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("read", "transfer")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run.
 

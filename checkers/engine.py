@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers import left_out
 from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.partitions import by_key, client_keys, in_order, without_keys
 from splitbrain.checkers.registry import CHECKERS, checker
@@ -337,7 +338,8 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     try:
-        return _answer(lambda: each.check(part, spec.options), spec, what, key)
+        verdict = _answer(lambda: each.check(part, spec.options), spec, what, key)
+        return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, part)
     except UsageError:
         found = _violated_beside(each, spec, part) if getattr(each, "keys_apart", False) else None
         if found is None:
@@ -455,7 +457,8 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
     if not telemetry_rows.num_rows and getattr(each, "needs_telemetry", False):
         return _without_telemetry(spec)
     what = f"judging {counted(history.num_rows, 'row')} of the history and {telemetry_rows.num_rows} of telemetry"
-    return _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
+    verdict = _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
+    return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, history)
 
 
 def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str | None) -> Verdict:
@@ -518,6 +521,7 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
     if wrong and not any(part.valid == "false" for part in parts):
         return _of_run(wrong[0])
     crashes = [crash for part in parts for crash in part.evidence.get(_CRASHES, ())]
+    given, parts = parts, left_out.plain(parts)
     try:
         merged = decode(encode(_returned(spec, each.merge(parts, spec.options), "merge of ")))
     except UsageError:
@@ -526,6 +530,7 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
         broke = broken(spec.name, error, f"merging the verdicts on {counted(len(parts), 'partition')}")
         crashes += broke.evidence[_CRASHES]
         merged = next((part for part in parts if part.valid == "false"), broke)
+    merged = left_out.merged(merged, given)
     if not crashes:
         return merged
     merged = msgspec.structs.replace(merged, evidence={**merged.evidence, **_shown(crashes)})

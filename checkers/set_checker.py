@@ -100,6 +100,10 @@ class SetChecker:
     partition: Partition = "run"
     keys_apart = True
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(function_option(self.name, options, name) for name in ("add", "read"))
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run; each key is a set of its own."""
         add, read = (function_option(self.name, options, name) for name in ("add", "read"))

@@ -65,6 +65,11 @@ class TotalQueue(OfOneRun):
     keys_apart = True
     counts_ops = True
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        rules = _Rules.of(self.name, options).functions
+        return rules.enqueue, rules.dequeue, rules.drain
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 

@@ -65,6 +65,10 @@ class Replicas(OfOneRun):
     partition: Partition = "run"
     counts_ops = True
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("look", "enqueue", "drain", "revive")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 
