@@ -96,7 +96,7 @@ class _Isolation:
         for part in parts:
             found = self._judged(part, expected, chosen.assumptions)
             verdicts.append(msgspec.structs.replace(found, key=part.column("key")[0].as_py()))
-        return merged(self.name, verdicts, by_process=_by_process(expected), of="key")
+        return merged(self.name, verdicts, by_process=by_process(expected), of="key")
 
     def _judged(self, history: pa.Table, expected: Expected, assumptions: Assumptions) -> Verdict:
         began_s = cpu_s()
@@ -167,10 +167,10 @@ class Predicates(ClosedPredicate):
         """The verdict on the run: broken universes first. One that proved too little does not matter beside others."""
         chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
-        return merged(self.name, list(verdicts), by_process=_by_process(expected))
+        return merged(self.name, list(verdicts), by_process=by_process(expected))
 
 
-def _by_process(expected: Expected) -> bool:
+def by_process(expected: Expected) -> bool:
     """Whether a history is judged by the order of processes, and not by real time, which includes it."""
     tags = {tag for tag in ("process", "realtime") for each in expected.proscribed if each.endswith(f"-{tag}")}
     return tags == {"process"}
