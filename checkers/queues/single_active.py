@@ -40,7 +40,8 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
-from splitbrain.checkers.queues.calm import Calm, nanoseconds
+from splitbrain.checkers.durations import nanoseconds
+from splitbrain.checkers.queues.calm import Calm
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
 from splitbrain.checkers.queues.starved import WAIT_S, Ending, endings, starved
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict

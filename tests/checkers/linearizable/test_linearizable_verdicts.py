@@ -247,7 +247,7 @@ def test_a_workload_is_refused_only_if_its_model_lacks_a_function_that_is_judged
     [
         ({}, "model"),
         ({"model": "register", "tme_limit_s": 3}, "tme_limit_s"),
-        ({"model": "register", "time_limit_s": 0}, "must be positive"),
+        ({"model": "register", "time_limit_s": 0}, "must be a number of seconds above 0"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], words: str) -> None:
