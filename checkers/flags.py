@@ -85,6 +85,11 @@ class Flags(OfOneRun):
     name = "flags"
     partition: Partition = "run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        wanted = msgspec.convert(dict(options), Options)
+        return wanted.enable, wanted.list
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 

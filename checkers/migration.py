@@ -60,6 +60,10 @@ class MigrationChecker(OfOneRun):
     name = "migration"
     partition: Partition = "run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (DECLARE, DELETE, LOOK, "migrate", "roll-back")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 

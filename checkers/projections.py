@@ -82,6 +82,10 @@ class Projections(OfOneRun):
     name = "projections"
     partition: Whole = "whole run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(msgspec.to_builtins(msgspec.convert(dict(options), Options)).values())
+
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run: what clients were answered, and of which leaders nodes heard.
 

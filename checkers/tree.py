@@ -53,6 +53,10 @@ class TreeOutcomes(OfOneRun):
     name = "tree"
     partition: Partition = "run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("get", "list", "txn", "put", "delete")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Count what the ops of one run came to."""
         calls = client_calls(history)

@@ -71,6 +71,10 @@ class Triggers:
     name = "triggers"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (options.get("read_runs", "read-runs"),)
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key.
 

@@ -90,6 +90,10 @@ class TopologyChecker(OfOneRun):
     name = "topology"
     partition: Partition = "run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (*MAKES, *REMOVES, CLAIM, DISCONNECT, OWN, LOOK, PROJECT)
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run."""
         if unknown := sorted(set(options) - {"again"}):
