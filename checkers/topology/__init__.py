@@ -8,6 +8,7 @@
     poisoned    a declaration was refused although all that it needs was there, or as there were one that differs
     left-over   an exchange that goes with its last binding is shown without one: it had one, and was not made anew
     locked      a queue was refused as exclusive to a connection, although all connections that had it had ended
+    stranded    the same, where it is unknown which connections had it: of all that may have, for long, with all healed
     vanished    a queue of a connection is not there, although that is open still: its node said so over it
 
 The first three are seen in one answer each. Of the others, what calls of unknown outcome may have done is given them
@@ -26,6 +27,8 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.topology import shapes
+from splitbrain.checkers.topology.ops import CLAIM, DISCONNECT, LEAVE, LOOK, MAKES, OWN, PROJECT, REMOVES, Answered
+from splitbrain.checkers.topology.stranded import stranded
 from splitbrain.checkers.topology.structure import (
     Entity,
     Id,
@@ -45,33 +48,10 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
-MAKES: Final = ("declare", "bind")
-REMOVES: Final = ("delete", "unbind")
-CLAIM: Final = "claim"
-DISCONNECT: Final = "disconnect"
-OWN: Final = "own"
-LOOK: Final = "look"
-PROJECT: Final = "project"
-LEAVE: Final = "leave"
-"""Of the nemesis: a member leaves the cluster, whose queues go, though its process may serve on for a while."""
-
 ENOUGH: Final = 3
 """So many answers of `project` must show something, all if there are fewer."""
 
 _JUDGE: Final = by_key.Judge("topology", "certain intervals")
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """An op of a client: rows of its invocation and its completion, how it ended, its value and error."""
-
-    f: str
-    invoke: int
-    complete: int
-    type: str
-    asked: Any
-    value: Any
-    error: str
-    process: int
 
 
 class TopologyChecker(OfOneRun):
@@ -247,6 +227,7 @@ class _Run:
                 yield from self._vanished(op)
         yield from self._left_over()
         yield from self._lost_and_undead()
+        yield from stranded(self.table, self.ops)
 
     def not_again(self, entities: Iterable[Id]) -> list[Id]:
         """Those of these entities of which no declaration was acknowledged that began after all removals had."""

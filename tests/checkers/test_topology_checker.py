@@ -13,7 +13,7 @@ from splitbrain.checkers.topology import TopologyChecker
 from splitbrain.checkers.topology.structure import id_of, needs, routes_of
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.errors import HistoryFormatError, UsageError
-from splitbrain.results.history import Op
+from splitbrain.results.history import HARNESS, Op
 from tests.checkers.support import Script
 
 V, U = ["vhost", "v"], ["user", "u"]
@@ -391,6 +391,50 @@ def test_a_queue_that_is_refused_for_a_connection_that_has_ended_is_locked() -> 
             script.call(0, "disconnect", result="c1")
         script.call(2, "claim", ["v", "m"], how="fail", error="resource_locked: queue 'm'")
         assert judge(script.ops).anomalies == (("locked",) if ended else ())
+
+
+def refused(script: Script, at_s: float) -> None:
+    """Another connection claims the queue, and is refused."""
+    script.event(2, "invoke", "claim", ["v", "m"], time_s=at_s)
+    script.event(2, "fail", "claim", ["v", "m"], time_s=at_s + 0.1, error="resource_locked: queue 'm'")
+
+
+@pytest.mark.parametrize("how", ["ok", "info"])
+def test_a_queue_of_connections_that_all_ended_long_ago_is_stranded(how: Any) -> None:
+    """The claim, or the op after it, has an unknown outcome: its connection is closed then."""
+    for late_s, found in ((29.0, ()), (31.0, ("stranded",))):
+        script = made()
+        script.call(0, "claim", ["v", "m"], result="c1" if how == "ok" else None, how=how)
+        if how == "ok":
+            script.call(0, "own", how="info")
+        ended_s = script.ops[-1].time / 1e9
+        script.event(HARNESS, "info", "recovered", {"seconds": 1.0}, time_s=ended_s)
+        refused(script, ended_s + late_s)
+        assert judge(script.ops).anomalies == found
+
+
+@pytest.mark.parametrize("spoil", ["not healed", "never usable", "healed late", "open", "fail", "another one", "name"])
+def test_a_queue_is_not_stranded_while_a_connection_may_have_it_or_a_fault_may_be_to_blame(spoil: str) -> None:
+    script = made()
+    script.call(0, "claim", ["v", "m"], how="info")
+    if spoil == "open":
+        script.call(1, "claim", ["v", "m"], result="c2")
+    elif spoil == "fail":
+        script.call(1, "claim", ["v", "m"], result="c2")
+        script.call(1, "own", how="fail", error="no_leader: n1 knew none")
+    elif spoil == "another one":
+        script.event(3, "invoke", "claim", ["v", "m"])
+    healed_s = script.ops[-1].time / 1e9 + (40 if spoil == "healed late" else 0)
+    if spoil != "not healed":
+        seconds = None if spoil == "never usable" else 1.0
+        script.event(HARNESS, "info", "recovered", {"seconds": seconds}, time_s=healed_s)
+    if spoil == "name":
+        script.event(2, "invoke", "claim", ["v", "q"], time_s=60)
+        script.event(2, "fail", "claim", ["v", "q"], time_s=60, error="resource_locked: queue 'q'")
+    else:
+        refused(script, 60)
+    wanted = ("locked",) if spoil == "name" else ()
+    assert judge(script.ops).anomalies == wanted
 
 
 class Connections:
