@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.spark
 
 SMALL = Sizes(run_rows=0, graph_rows=0, bucket_rows=400, piece_rows=60, piece_edges=300)
 STATS = CheckerSpec("stats")
+DEPENDENCIES = re.compile(r"[0-9]+ dependencies")
 
 
 def run_of(folder: Path, seed: int, table: pa.Table, *specs: CheckerSpec) -> RunDir:
@@ -130,11 +132,9 @@ def test_independent_keys_and_ops_of_other_functions_are_told_as_in_this_process
         [ours] = judge_runs(spark.session, [run.path], sizes=SMALL)[run.path]
         [expected] = whole(run)
         assert not differences(ours, expected), seed
-        assert (ours.valid == "false", ours.sentence, ours.anomalies) == (
-            violated,
-            expected.sentence,
-            expected.anomalies,
-        )
+        assert (ours.valid == "false", ours.anomalies) == (violated, expected.anomalies)
+        ours_said, said = (DEPENDENCIES.sub("", each.sentence) for each in (ours, expected))  # derived ones may differ
+        assert ours_said == said
         assert ours.figures.get("not_judged") == expected.figures.get("not_judged")
         assert ours.figures.get("independent_keys") == expected.figures.get("independent_keys")
         assert "by_key" in ours.evidence
