@@ -61,7 +61,7 @@ def words(others: Counts) -> str:
     if more := rest[_NAMED - 1 :]:
         said.append(f"{sum(count for _, count in more)} of {counted(len(more), 'other function')}")
     are = "is" if sum(others.values()) == 1 else "are"
-    return f"{', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]} {are} not judged."
+    return f"{', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]} {are} not judged by this checker."
 
 
 def _named(f: str) -> str:

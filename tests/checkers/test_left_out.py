@@ -19,7 +19,7 @@ from splitbrain.results.reasons import Code
 from .support import Script
 
 STRANGE: Final = "no-such-function"
-SAID: Final = f"3 ops of the function '{STRANGE}' are not judged."
+SAID: Final = f"3 ops of the function '{STRANGE}' are not judged by this checker."
 
 OF_ALL_OPS: Final = frozenset({"quorum-progress"})
 """Checkers that judge whether ops were acknowledged, whatever their function."""
@@ -97,8 +97,8 @@ def test_each_of_several_checkers_judges_its_own_ops_of_one_history() -> None:
         script.call(0, f, value, result)
     sets, names = engine.judge(script.table(), [CheckerSpec("set"), CheckerSpec("declare", {"read": "read-it"})])
     assert [(each.valid, each.inconclusive) for each in (sets, names)] == [("true", ())] * 2
-    assert sets.sentence.endswith(" 1 op of the function 'create' and 1 of 'read-it' are not judged.")
-    assert names.sentence.endswith(" 1 op of the function 'add' and 1 of 'read' are not judged.")
+    assert sets.sentence.endswith(" 1 op of the function 'create' and 1 of 'read-it' are not judged by this checker.")
+    assert names.sentence.endswith(" 1 op of the function 'add' and 1 of 'read' are not judged by this checker.")
 
 
 def test_a_violation_keeps_its_sentence() -> None:
@@ -115,14 +115,14 @@ def test_a_violation_keeps_its_sentence() -> None:
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        ({"a": 1}, "1 op of the function 'a' is not judged."),
-        ({"a": 1, "b": 2}, "2 ops of the function 'b' and 1 of 'a' are not judged."),
-        ({"a": 1, "b": 2, "c": 3}, "3 ops of the function 'c', 2 of 'b' and 1 of 'a' are not judged."),
+        ({"a": 1}, "1 op of the function 'a' is not judged by this checker."),
+        ({"a": 1, "b": 2}, "2 ops of the function 'b' and 1 of 'a' are not judged by this checker."),
+        ({"a": 1, "b": 2, "c": 3}, "3 ops of the function 'c', 2 of 'b' and 1 of 'a' are not judged by this checker."),
         (
             {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
-            "5 ops of the function 'e', 4 of 'd', 3 of 'c' and 3 of 2 other functions are not judged.",
+            "5 ops of the function 'e', 4 of 'd', 3 of 'c' and 3 of 2 other functions are not judged by this checker.",
         ),
-        ({"x" * 100: 2}, f"2 ops of the function '{'x' * 40}...' are not judged."),
+        ({"x" * 100: 2}, f"2 ops of the function '{'x' * 40}...' are not judged by this checker."),
     ],
 )
 def test_words(others: dict[str, int], said: str) -> None:
