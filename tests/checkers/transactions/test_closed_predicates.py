@@ -210,4 +210,4 @@ def test_an_object_that_was_changed_thousands_of_times_costs_little() -> None:
     judge(history(INIT, ("txn", steps(0))))
     began_s = process_time()
     assert judge(table).valid == "true"
-    assert process_time() - began_s < 4
+    assert process_time() - began_s < 5
