@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from time import process_time
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from splitbrain.checkers.topology import TopologyChecker
 from splitbrain.checkers.topology.structure import id_of, needs, routes_of
+from splitbrain.checkers.topology.timelines import NEVER, Call, holds
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import HARNESS, Op
@@ -645,3 +648,41 @@ def test_a_value_that_is_none_of_its_op_is_refused_in_words(f: str, asked: Any, 
     script.call(0, f, asked, answer)
     with pytest.raises(HistoryFormatError, match=r"op \d+"):
         judge(script.ops)
+
+
+def test_when_an_entity_is_certainly_there_is_what_each_pair_of_calls_says() -> None:
+    def held(setting: list[Call], undoing: list[Call], begin: int, end: int) -> bool:
+        return any(
+            call.is_certain
+            and call.complete < begin
+            and all(other.complete < call.invoke or other.invoke > end for other in undoing)
+            for call in setting
+        )
+
+    rng = random.Random("pairs of calls")
+    seen: set[bool] = set()
+    for _ in range(300):
+        ends = [sorted(rng.sample(range(40), 2)) for _ in range(12)]
+        some = [Call(begin, NEVER if rng.random() < 0.2 else end) for begin, end in ends]
+        at, last = sorted(rng.sample(range(13), 2))
+        intervals = np.array(ends[at:last], dtype=np.int64)
+        found = holds(some[:at], some[last:], intervals[:, 0], intervals[:, 1])
+        expected = [held(some[:at], some[last:], *each) for each in ends[at:last]]
+        assert found.tolist() == expected
+        seen.update(expected)
+    assert len(seen) == 2
+
+
+def test_thousands_of_changes_of_few_entities_cost_little() -> None:
+    script = Script()
+    for entity in (V, X, Q):
+        script.call(0, "declare", entity)
+    for number in range(6000):
+        script.call(0, "bind", B)
+        if number % 10 == 0:
+            script.call(0, "look", result=[V, X, Q, B])
+        script.call(0, "unbind", B)
+    script.call(0, "look", result=[V, X, Q])
+    began_s = process_time()
+    assert judge(script.ops).valid != "false"
+    assert process_time() - began_s < 2
