@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
 from splitbrain.checkers.verdict import Partition, Verdict
-from splitbrain.results.calls import Bools, Calls, cell, client_calls
+from splitbrain.results.calls import Calls, Ints, cell, client_calls
 from splitbrain.results.columns import codes
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
@@ -37,6 +39,11 @@ class Bank:
 
     name = "bank"
     partition: Partition = "run"
+    keys_apart = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("read", "transfer")
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge a run.
@@ -49,7 +56,7 @@ class Bank:
         if not isinstance(overdrawn, bool):
             raise UsageError(f"checker bank: option 'negative_balances' is true or false, not {overdrawn!r}.")
         calls = client_calls(history)
-        banks = [bank for chosen in _by_key(calls) if (bank := _Bank(calls, chosen)).reads]
+        banks = [bank for bank in _by_key(calls) if bank.reads]
         findings: list[Finding] = []
         totals: list[int] = []
         for bank in banks:
@@ -72,6 +79,9 @@ class Bank:
             "beside_transfers": sum(bank.beside_transfers for bank in banks),
         }
         judge = by_key.Judge(self.name, "total of balances")
+        if odd is not None:
+            beside = f"{findings[0].sentence} Balances that are fractions could not be judged, as in {odd!r:.80}."
+            findings[0] = msgspec.structs.replace(findings[0], sentence=beside)
         verdict = judge.key(None, history, findings, _praise(figures, totals), figures, exercised=figures["reads"] > 0)
         return _with_reasons(verdict, figures)
 
@@ -127,10 +137,10 @@ def _findings(table: pa.Table, row: int, found: Any, names: list[str], total: in
 class _Bank:
     """The accounts of one key: rows of answered reads with their balances, and what they saw."""
 
-    def __init__(self, calls: Calls, chosen: Bools) -> None:
+    def __init__(self, calls: Calls, reads: Ints, transfers: Ints) -> None:
         self._calls = calls
-        self._reads = calls.are("read") & calls.ended("ok") & chosen
-        self._transfers = calls.are("transfer") & calls.ended("ok") & chosen
+        self._reads = reads
+        self._transfers = transfers
         self.reads = [(row, cell(calls.table, "value", row)) for row in calls.complete[self._reads].tolist()]
 
     @property
@@ -147,11 +157,21 @@ class _Bank:
         return int(np.count_nonzero(before_end > np.searchsorted(ended, invoke[self._reads])))
 
 
-def _by_key(calls: Calls) -> Iterable[Bools]:
-    """Which ops are of each key: each has accounts of its own."""
+def _by_key(calls: Calls) -> Iterable[_Bank]:
+    """The accounts of each key, in the order of their first ops."""
     keys, names = codes(calls.table["key"])
     of_calls = keys[calls.invoke]
-    return (of_calls == number for number in range(len(names)))
+    ok, numbers = calls.ended("ok"), np.arange(len(names) + 1)
+
+    def grouped(f: str) -> list[Ints]:
+        """By key the ops of a function that were ok, in their order."""
+        chosen = np.flatnonzero(calls.are(f) & ok)
+        chosen = chosen[np.argsort(of_calls[chosen], kind="stable")]
+        bounds = np.searchsorted(of_calls[chosen], numbers)
+        return [chosen[begin:end] for begin, end in pairwise(bounds.tolist())]
+
+    for reads, transfers in zip(grouped("read"), grouped("transfer"), strict=True):
+        yield _Bank(calls, reads, transfers)
 
 
 def _praise(figures: Mapping[str, int], totals: Sequence[int]) -> str:

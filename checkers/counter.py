@@ -75,6 +75,11 @@ class CounterChecker:
     name = "counter"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        named = (by_key.function_option(self.name, options, name) for name in ("increment", "read"))
+        return (*named, _ADD)
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key.
 

@@ -49,6 +49,10 @@ class Declare:
     name = "declare"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(by_key.function_option(self.name, options, name) for name in ("create", "read"))
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key."""
         create, read = (by_key.function_option(self.name, options, name) for name in ("create", "read"))

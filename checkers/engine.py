@@ -2,7 +2,9 @@
 
 A checker that breaks must not hide what another one found, nor pass for an answer. Its verdict becomes "unknown", says
 what happened, and carries the traceback in `evidence["crashes"]`; `crashed` turns that into the run's harness error.
-A wrong request (an unknown checker, a wrong option) is not a crash: it is raised, before or instead of any verdict.
+A wrong request (an unknown checker, a wrong option, an op that makes no sense) is not a crash: it is raised, before or
+instead of any verdict. If it is one of a single key, what was found in other keys stands: a violation is the verdict
+then, and says what could not be judged.
 """
 
 from __future__ import annotations
@@ -10,14 +12,15 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers import left_out
 from splitbrain.checkers.long_histories import LongHistory
-from splitbrain.checkers.partitions import by_key, in_order
+from splitbrain.checkers.partitions import by_key, client_keys, in_order, without_keys
 from splitbrain.checkers.registry import CHECKERS, checker
 from splitbrain.checkers.turns import InTurns, Task, judge_in_turns
 from splitbrain.checkers.verdict import (
@@ -38,6 +41,8 @@ from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.summarized import SummarizedHistory
 
 _CRASHES: Final = "crashes"
+_MORE_CRASHES: Final = "more_crashes"
+_CRASHES_SHOWN: Final = 20
 _SET_UP: Final = "being set up"
 """What a checker did that refused the request: its name, its options, or what they name are wrong."""
 _IN_PROCESS: Final = "judging the run"
@@ -96,7 +101,10 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
     each = checker(spec.name)
     if not isinstance(each, InTurns) or each.partition != "key":
         raise UsageError(f"the checker {spec.name!r} does not judge long histories: give it the table of one.")
-    verdict = merge(each, spec, _in_turns(each, spec, [history]))
+    wrong: _Wrong = {}
+    verdict = merge(each, spec, _in_turns(each, spec, [history], wrong))
+    for error in wrong.values():
+        raise error
     if not weaker or verdict.valid != "false" or not is_linearizability(each):
         return verdict
     from splitbrain.checkers.weaker import ROWS_MAX, too_large
@@ -183,11 +191,14 @@ class Recorded:
         """
         each = checker(spec.name)
         parts: list[Verdict] = []
-        for part in self._parts(each, spec):
+        wrong: _Wrong = {}
+        for part in self._parts(each, spec, wrong):
             if part.valid == "false" and not any(known.valid == "false" for known in parts):
                 yield part
             parts.append(part)
         verdict = merge(each, spec, sorted(parts, key=by_key_order) if each.partition == "key" else parts)
+        if wrong and verdict.valid != "false":
+            raise wrong[min(wrong, key=_key_order)]
         verdict = self._under_strategy(verdict, each)
         yield verdict
         if not weaker or verdict.valid != "false" or not is_linearizability(each):
@@ -214,10 +225,10 @@ class Recorded:
             broke = broken(verdict.checker, error, "asking for the strategy of nodes")
             return _with_crashes(verdict, broke.evidence[_CRASHES])
 
-    def _parts(self, each: AnyChecker, spec: CheckerSpec) -> Iterable[Verdict]:
+    def _parts(self, each: AnyChecker, spec: CheckerSpec, wrong: _Wrong) -> Iterable[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, as they come."""
         if each.partition == "key":
-            return check_keys(each, spec, self._keys)
+            return _check_keys(each, spec, self._keys, wrong)
         with self.kept.used():
             return self._of_whole(each, spec)
 
@@ -307,7 +318,11 @@ def any_by_summary(specs: Sequence[CheckerSpec]) -> bool:
 
 def by_key_order(verdict: Verdict) -> tuple[bool, str]:
     """The order of partitions before they are merged: by key, ops without a key first."""
-    return verdict.key is not None, verdict.key or ""
+    return _key_order(verdict.key)
+
+
+def _key_order(key: str | None) -> tuple[bool, str]:
+    return key is not None, key or ""
 
 
 # --- one partition, one checker -------------------------------------------------------------------------------------
@@ -317,12 +332,57 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     """A checker's verdict on one partition, as JSON carries it; "unknown" if the checker breaks.
 
     Raises:
-        UsageError: an option is wrong.
+        UsageError: an option is wrong, or an op makes no sense; and no other key is violated, where keys stand apart.
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
     rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
-    return _answer(lambda: each.check(part, spec.options), spec, what, key)
+    try:
+        verdict = _answer(lambda: each.check(part, spec.options), spec, what, key)
+        return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, part)
+    except UsageError:
+        found = _violated_beside(each, spec, part) if getattr(each, "keys_apart", False) else None
+        if found is None:
+            raise
+        return found
+
+
+def _violated_beside(each: Checker, spec: CheckerSpec, history: pa.Table) -> Verdict | None:
+    """The violation in those keys of a history that can be judged, beside others; None if there is none."""
+    wrong = [refused(spec.name, error, key=key) for key, error in _wrong_keys(each, spec, history).items()]
+    rest = without_keys(history, {part.key for part in wrong})
+    if not wrong or rest.num_rows == history.num_rows:
+        return None
+    try:
+        verdict = check_partition(each, spec, rest)
+    except UsageError:
+        return None
+    if verdict.valid != "false":
+        return None
+    verdict = _with_crashes(verdict, [crash for part in wrong for crash in part.evidence[_CRASHES]])
+    return msgspec.structs.replace(verdict, sentence=f"{verdict.sentence}{_beside(wrong)}")
+
+
+def _wrong_keys(each: Checker, spec: CheckerSpec, history: pa.Table) -> _Wrong:
+    """The keys that cannot be judged by themselves, in order; none if there is one key, or an option is wrong."""
+    wrong: _Wrong = {}
+    keys = sorted(client_keys(history), key=_key_order)
+    try:
+        each.check(history.slice(0, 0), spec.options)
+    except Exception:  # it is not the ops of a key that are wrong
+        return wrong
+    groups = [(history, keys)] if len(keys) > 1 else []
+    while groups:
+        table, some = groups.pop()
+        try:
+            _answer(partial(each.check, table, spec.options), spec, "looking for keys that cannot be judged", None)
+        except UsageError as error:
+            if len(some) == 1:
+                wrong[some[0]] = error
+                continue
+            one, other = some[: len(some) // 2], some[len(some) // 2 :]
+            groups += [(without_keys(table, set(other)), one), (without_keys(table, set(one)), other)]
+    return {key: wrong[key] for key in sorted(wrong, key=_key_order)}
 
 
 def _check_summarized(each: SummaryChecker, spec: CheckerSpec, history: SummarizedHistory) -> Verdict | None:
@@ -341,18 +401,36 @@ def _check_summarized(each: SummaryChecker, spec: CheckerSpec, history: Summariz
     return None if found is None else _answer(lambda: found, spec, what, None)
 
 
-def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> Iterable[Verdict]:
+_Wrong: TypeAlias = dict[str | None, UsageError]
+"""By key, why its ops cannot be judged."""
+
+
+def _check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table], wrong: _Wrong) -> Iterable[Verdict]:
     """A checker's verdicts on keys, in turns where it can do that, else one after the other.
 
-    Raises:
-        UsageError: an option is wrong.
+    Args:
+        each: the checker.
+        spec: its name and options.
+        parts: the ops of each key.
+        wrong: gets what is wrong with keys that cannot be judged; the verdict on such a key is as `refused`.
     """
-    if not isinstance(each, InTurns):
-        return (check_partition(each, spec, part) for part in parts)
-    return _in_turns(each, spec, parts)
+    if isinstance(each, InTurns):
+        return _in_turns(each, spec, parts, wrong)
+    return (_check_key(each, spec, part, wrong) for part in parts)
 
 
-def _in_turns(each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongHistory]) -> list[Verdict]:
+def _check_key(each: Checker, spec: CheckerSpec, part: pa.Table, wrong: _Wrong) -> Verdict:
+    try:
+        return check_partition(each, spec, part)
+    except UsageError as error:
+        key = part.column("key")[0].as_py()
+        wrong[key] = error
+        return refused(spec.name, error, key=key)
+
+
+def _in_turns(
+    each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongHistory], wrong: _Wrong
+) -> list[Verdict]:
     tasks = [each.begin(part, spec.options) for part in parts]
     rows = {task.key: part.num_rows for task, part in zip(tasks, parts, strict=True)}
 
@@ -360,7 +438,10 @@ def _in_turns(each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongH
         return f"judging {counted(rows[key], 'row')} of the history" + ("" if key is None else f" of key {key!r}")
 
     def broke(task: Task, error: Exception) -> Verdict:
-        return broken(spec.name, error, doing(task.key), key=task.key)
+        if not isinstance(error, UsageError):
+            return broken(spec.name, error, doing(task.key), key=task.key)
+        wrong[task.key] = error
+        return refused(spec.name, error, key=task.key)
 
     verdicts = judge_in_turns(tasks, broke)
     return [_answer(lambda verdict=verdict: verdict, spec, doing(verdict.key), verdict.key) for verdict in verdicts]
@@ -376,7 +457,8 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
     if not telemetry_rows.num_rows and getattr(each, "needs_telemetry", False):
         return _without_telemetry(spec)
     what = f"judging {counted(history.num_rows, 'row')} of the history and {telemetry_rows.num_rows} of telemetry"
-    return _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
+    verdict = _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
+    return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, history)
 
 
 def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str | None) -> Verdict:
@@ -429,12 +511,17 @@ def _without_telemetry(spec: CheckerSpec) -> Verdict:
 def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:
     """A checker's verdict on a run from those on its partitions.
 
-    A crash stays visible in it, and keeps it from being "true"; a violation in another partition stays one.
+    A crash stays visible in it, and keeps it from being "true"; a violation in another partition stays one. So does
+    one beside partitions that cannot be judged; without a violation, that is the verdict (`refused`).
 
     Raises:
         UsageError: an option is wrong.
     """
+    wrong = [part for part in parts if is_refused(part)]
+    if wrong and not any(part.valid == "false" for part in parts):
+        return _of_run(wrong[0])
     crashes = [crash for part in parts for crash in part.evidence.get(_CRASHES, ())]
+    given, parts = parts, left_out.plain(parts)
     try:
         merged = decode(encode(_returned(spec, each.merge(parts, spec.options), "merge of ")))
     except UsageError:
@@ -443,15 +530,35 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
         broke = broken(spec.name, error, f"merging the verdicts on {counted(len(parts), 'partition')}")
         crashes += broke.evidence[_CRASHES]
         merged = next((part for part in parts if part.valid == "false"), broke)
+    merged = left_out.merged(merged, given)
     if not crashes:
         return merged
-    evidence = {**merged.evidence, _CRASHES: crashes}
+    merged = msgspec.structs.replace(merged, evidence={**merged.evidence, **_shown(crashes)})
     if merged.valid == "false":
-        return msgspec.structs.replace(merged, evidence=evidence)
+        return msgspec.structs.replace(merged, sentence=f"{merged.sentence}{_beside(wrong)}")
     reasons = (_broke(crashes), *merged.inconclusive)
-    return msgspec.structs.replace(
-        merged, valid="unknown", sentence=_sentence(crashes), inconclusive=reasons, evidence=evidence
-    )
+    return msgspec.structs.replace(merged, valid="unknown", sentence=_sentence(crashes), inconclusive=reasons)
+
+
+def _beside(wrong: Sequence[Verdict]) -> str:
+    """What could not be judged beside a violation, in words that follow it; "" if nothing was wrong."""
+    if not wrong:
+        return ""
+    first = wrong[0].evidence[_CRASHES][0]
+    which = "The ops without a key" if first["key"] is None else f"Key {first['key']!r}"
+    more = f" (And {counted(len(wrong) - 1, 'more key')}.)" if len(wrong) > 1 else ""
+    return f" {which} could not be judged: {str(first['error']).rstrip('.')}.{more}"
+
+
+def _of_run(wrong: Verdict) -> Verdict:
+    """The verdict on a run of which a key cannot be judged, from that on the key: as `refused` without one."""
+    return _unknown({**wrong.evidence[_CRASHES][0], "key": None})
+
+
+def _shown(crashes: Sequence[Mapping[str, Any]], beside: int = 0) -> dict[str, Any]:
+    """Crashes as evidence, and how many more there are, `beside` included: not all of thousands of keys."""
+    more = max(0, len(crashes) - _CRASHES_SHOWN) + beside
+    return {_CRASHES: list(crashes[:_CRASHES_SHOWN]), **({_MORE_CRASHES: more} if more > 0 else {})}
 
 
 def with_weaker_models(verdict: Verdict, each: AnyChecker, spec: CheckerSpec, history: pa.Table) -> Verdict:
@@ -483,7 +590,7 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
     for verdict in verdicts:
         crashes = verdict.evidence.get(_CRASHES, ())
         if crashes:
-            return _sentence(crashes).removeprefix("Unknown: ")
+            return _sentence(crashes, verdict.evidence.get(_MORE_CRASHES, 0)).removeprefix("Unknown: ")
     return None
 
 
@@ -504,14 +611,15 @@ def broken(name: str, error: BaseException, doing: str, *, key: str | None = Non
     return _unknown(crash)
 
 
-def refused(name: str, error: UsageError) -> Verdict:
+def refused(name: str, error: UsageError, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that was asked for what is wrong: it is a crash that the test's author mends."""
-    return broken(name, error, _SET_UP)
+    return broken(name, error, _SET_UP, key=key)
 
 
 def is_refused(verdict: Verdict) -> bool:
     """Whether it is one."""
-    return any(crash["doing"] == _SET_UP for crash in verdict.evidence.get(_CRASHES, ()))
+    crashes = verdict.evidence.get(_CRASHES, ())
+    return verdict.valid == "unknown" and any(crash["doing"] == _SET_UP for crash in crashes)
 
 
 def stopped(name: str, why: str, details: str, known: Verdict | None) -> Verdict:
@@ -539,8 +647,10 @@ def _unknown(crash: Mapping[str, Any]) -> Verdict:
 
 
 def _with_crashes(verdict: Verdict, crashes: Sequence[Mapping[str, Any]]) -> Verdict:
-    evidence = {**verdict.evidence, _CRASHES: [*verdict.evidence.get(_CRASHES, ()), *crashes]}
-    return msgspec.structs.replace(verdict, evidence=evidence)
+    every = [*verdict.evidence.get(_CRASHES, ()), *crashes]
+    return msgspec.structs.replace(
+        verdict, evidence={**verdict.evidence, **_shown(every, verdict.evidence.get(_MORE_CRASHES, 0))}
+    )
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -574,8 +684,10 @@ def _broke(crashes: Sequence[Mapping[str, Any]]) -> Reason:
     return Reason(Code.CHECKER_BROKE, _sentence(crashes), advice)
 
 
-def _sentence(crashes: Sequence[Mapping[str, Any]]) -> str:
-    first = crashes[0]
-    more = f" (and {len(crashes) - 1} more such)" if len(crashes) > 1 else ""
-    what = "cannot judge this run" if first["doing"] == _SET_UP else f"broke while {first['doing']}"
+def _sentence(crashes: Sequence[Mapping[str, Any]], beside: int = 0) -> str:
+    """What the first of some crashes was, and how many more there are, `beside` included."""
+    first, others = crashes[0], len(crashes) - 1 + beside
+    more = f" (and {others} more such)" if others else ""
+    what = "this run" if first["key"] is None else f"key {first['key']!r}"
+    what = f"cannot judge {what}" if first["doing"] == _SET_UP else f"broke while {first['doing']}"
     return f"Unknown: checker {first['checker']!r} {what}: {first['error']}{more}"

@@ -15,8 +15,9 @@ that it is disabled, as all nodes have agreed to a change before it is decided. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import permutations
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,10 @@ from splitbrain.results.reasons import Code, Reason
 
 HALF_WAY_NS: Final = 15_000_000_000
 """A member that hears nothing of an operation takes it over within 4 s (`splitbrain.cluster.flags.machine`)."""
+
+
+_NEVER: Final = 2**62
+"""Later than every row."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +84,11 @@ class Flags(OfOneRun):
 
     name = "flags"
     partition: Partition = "run"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        wanted = msgspec.convert(dict(options), Options)
+        return wanted.enable, wanted.list
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
@@ -183,7 +193,9 @@ class _Judge:
     def _disabled_again(self) -> Iterator[Finding]:
         known: dict[tuple[str, int], tuple[int, str]] = {}
         for each in self._listed:
-            for flag in each.enabled:
+            for flag in (
+                each.enabled if each.node else ()
+            ):  # of answers that name no node it is not known whose they are
                 _earlier(known, (each.node, flag), each.complete, "")
         found: set[tuple[str, int]] = set()
         for each in sorted(self._listed, key=lambda one: one.complete):
@@ -242,26 +254,28 @@ class _Judge:
                     yield Finding("unasked", sentence, (each.complete,))
 
     def _disagreement(self) -> Iterator[Finding]:
+        """Of a flag the first answers that differ: it is enough to look at the tightest pair of those that there were.
+
+        That is the first one that shows it enabled, and the one that was asked for last of those that do not: what may
+        have come between these may have come between all.
+        """
         at_rest = sorted((each for each in self._listed if each.at_rest), key=lambda one: one.complete)
         above = self._above()
-        found: set[int] = set()
-        for lacks, has in permutations(at_rest, 2):
-            for flag in sorted(has.enabled - lacks.enabled - found):
-                if self._may_be_enabled_between(lacks, has, {flag, *above.get(flag, ())}):
-                    continue
-                found.add(flag)
-                sentence = (
-                    f"Disagreement: after all faults {self._at(has.complete)} answered that flag {flag} is enabled, "
-                    f"and {self._at(lacks.complete)} that it is disabled; nothing changed any more."
-                )
-                yield Finding("disagreement", sentence, tuple(sorted((has.complete, lacks.complete))))
-
-    def _may_be_enabled_between(self, lacks: Listed, has: Listed, wanted: Collection[int]) -> bool:
-        """Whether a request for one of these flags may have taken effect after one answer, and before the other."""
-        return has.complete > lacks.invoke and any(
-            each.flag in wanted and each.invoke < has.complete and (each.how == "info" or each.complete > lacks.invoke)
-            for each in self._asked
-        )
+        for flag in sorted({flag for each in at_rest for flag in each.enabled}):
+            requests = _Requests(each for each in self._asked if each.flag == flag or each.flag in above.get(flag, ()))
+            has = lacks = None
+            for each in at_rest:
+                if flag in each.enabled:
+                    has = has or each
+                elif lacks is None or each.invoke > lacks.invoke:
+                    lacks = each
+                if has and lacks and not requests.may_be_between(lacks.invoke, has.complete):
+                    sentence = (
+                        f"Disagreement: after all faults {self._at(has.complete)} answered that flag {flag} is "
+                        f"enabled, and {self._at(lacks.complete)} that it is disabled; nothing changed any more."
+                    )
+                    yield Finding("disagreement", sentence, tuple(sorted((has.complete, lacks.complete))))
+                    break
 
     def _half_way(self) -> Iterator[Finding]:
         last = [each for each in self._listed if each.last]
@@ -288,6 +302,20 @@ class _Judge:
 
     def _at(self, row: int) -> str:
         return by_key.answer(self._table, row)
+
+
+class _Requests:
+    """Requests, each with what may be its effect: at any time after it was asked for if it was not answered."""
+
+    def __init__(self, requests: Iterable[Asked]) -> None:
+        found = sorted(requests, key=lambda each: each.invoke)
+        self._invokes = [each.invoke for each in found]
+        self._untils = list(accumulate((_NEVER if each.how == "info" else each.complete for each in found), max))
+
+    def may_be_between(self, first: int, second: int) -> bool:
+        """Whether one may have taken effect after the row `first` and before the row `second`."""
+        at = bisect_left(self._invokes, second)
+        return second > first and at > 0 and self._untils[at - 1] > first
 
 
 def _reached(direct: Mapping[int, Collection[int]], flag: int) -> set[int]:

@@ -43,6 +43,10 @@ class G2:
     name = "g2"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("insert", "read")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one pair."""
         calls = client_calls(history)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from splitbrain.checkers.linearizable import Linearizable
+from splitbrain.checkers.models import ReadModes
 from splitbrain.checkers.partitions import by_key
 from splitbrain.checkers.sessions.options import is_read
 from splitbrain.checkers.turns import Task, judge_in_turns
@@ -39,6 +40,10 @@ class LeaderReads(OfOneRun):
 
     name = "leader-reads"
     partition: Partition = "run"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (*ReadModes.fs, _options(options).read)
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.

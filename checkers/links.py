@@ -24,6 +24,7 @@ from splitbrain.checkers.consensus.findings import verdict_of
 from splitbrain.checkers.consensus.rows import Row, rows
 from splitbrain.checkers.consensus.troubles import stalls
 from splitbrain.checkers.coverage.outages import calm
+from splitbrain.checkers.durations import refuse_others
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.errors import UsageError
@@ -95,6 +96,7 @@ class Links(OfOneRun):
 
 
 def _options(options: Mapping[str, Any]) -> Options:
+    refuse_others("links", options, ("limit_s",))
     try:
         return msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:

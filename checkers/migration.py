@@ -1,4 +1,4 @@
-"""Entities move between stores: is none lost or changed, does none return, and does one store at a time answer? O(n^2).
+"""Entities move between stores: is none lost or changed, does none return, and does one store at a time answer?
 
     lost          an entity was there, nothing can have removed it since, and an answer says that it is not
     returned      an entity was not there, nothing can have made it since, and an answer says that it is
@@ -15,12 +15,15 @@ end of bindings, to a user) may have been removed with it.
 
 A `declare-entity` that is ok says that its entity is there, with its value; a `delete-entity` that it is not, and its
 answer whether it was before; a `look-at-entities` all of that of all entities (document S000; M2K-4 and M2K-5). What
-becomes of entities `splitbrain.checkers.moved_entities` judges, which store answers this module.
+becomes of entities `splitbrain.checkers.moved_entities` judges, which store answers this module. O(n log n), and O(n)
+more for each rollback.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -35,6 +38,7 @@ from splitbrain.checkers.moved_entities import (
     NEVER,
     THERE,
     Call,
+    Effects,
     of_entities,
     split,
     store_of,
@@ -59,6 +63,10 @@ class MigrationChecker(OfOneRun):
 
     name = "migration"
     partition: Partition = "run"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (DECLARE, DELETE, LOOK, "migrate", "roll-back")
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
@@ -216,9 +224,10 @@ def of_stores(calls: Sequence[Call]) -> Iterator[Finding]:
             said = f"Went back: {what} after the tree had taken a change, which they lack."
             yield Finding("went-back", said, (changed.complete, call.invoke, call.complete))
             break
+    rollbacks, latest = Effects(back), _Latest(second)
     for call in (call for call in answered if store_of(call) == FIRST):
-        before = next((each for each in second if each.complete < call.invoke and not _between(back, each, call)), None)
-        if before is not None:
+        before = latest.before(call.invoke)
+        if before is not None and not rollbacks.may_be_between(before.invoke, call.complete):
             said = "Two stores: the tables answered after the tree had, and no rollback can have come between."
             yield Finding("two-stores", said, (before.complete, call.invoke, call.complete))
             break
@@ -238,6 +247,20 @@ def of_stores(calls: Sequence[Call]) -> Iterator[Finding]:
             said = "Unasked: the tree answered after a rollback, and no migration can have taken effect since."
             yield Finding("unasked", said, (ended.complete, after.invoke, after.complete))
             break
+
+
+class _Latest:
+    """Answers: which of those that came before a row was asked for last."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        found = sorted(calls, key=lambda call: call.complete)
+        self._completes = [call.complete for call in found]
+        self._latest = list(accumulate(found, lambda one, other: max(one, other, key=lambda call: call.invoke)))
+
+    def before(self, row: int) -> Call | None:
+        """The one that leaves least time for anything to come between; None if none was answered before the row."""
+        at = bisect_left(self._completes, row)
+        return self._latest[at - 1] if at else None
 
 
 def _changes(call: Call) -> bool:

@@ -74,6 +74,10 @@ class Monotonic:
     name = "monotonic"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("increment", "read")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one group.
 

@@ -74,8 +74,8 @@ class Fact(NamedTuple):
     """Whether that is what a `delete-entity` found, and ended: it says nothing of what is after it."""
 
 
-class _Effects:
-    """Calls that may do the same to an entity."""
+class Effects:
+    """Calls that may do the same."""
 
     def __init__(self, calls: Collection[Call]) -> None:
         found = sorted(calls, key=lambda call: call.invoke)
@@ -179,12 +179,12 @@ class _OfEntity:
         self._entity = entity
         self._facts = facts
         self._makes = makes
-        self._removes = _Effects(removes)
+        self._removes = Effects(removes)
         states = dict.fromkeys(fact.state for fact in facts)
         lasting = [fact for fact in facts if not fact.before]
         self._answers = {state: _Answers([fact for fact in lasting if fact.state == state]) for state in states}
         self._made = {
-            state: _Effects([call for call in makes if _agree(call.declares, state)]) for state in (*states, THERE)
+            state: Effects([call for call in makes if _agree(call.declares, state)]) for state in (*states, THERE)
         }
 
     def contradiction(self) -> Finding | None:

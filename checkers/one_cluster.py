@@ -62,6 +62,10 @@ class OneCluster(OfOneRun):
     name = "one-cluster"
     partition: Partition = "run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (msgspec.convert(dict(options), Options).ask,)
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 

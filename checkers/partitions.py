@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,20 @@ def by_key(history: pa.Table) -> Iterator[pa.Table]:
     sizes = np.diff(bounds)
     for group in np.argsort(sizes, kind="stable"):
         yield in_order(grouped.slice(int(bounds[group]), int(sizes[group])))
+
+
+def client_keys(history: pa.Table) -> list[str | None]:
+    """The distinct keys of the client ops."""
+    key, distinct = codes(history.column("key"))
+    used = np.unique(key[numbers(history.column("process")) >= 0]).tolist()
+    return [distinct[each] for each in used]
+
+
+def without_keys(history: pa.Table, keys: Collection[str | None]) -> pa.Table:
+    """The history without the client ops of these keys."""
+    key, distinct = codes(history.column("key"))
+    left_out = np.array([each in keys for each in distinct] or [False], np.bool_)[key]
+    return history.filter(array(~left_out | (numbers(history.column("process")) < 0)))
 
 
 def in_order(history: pa.Table) -> pa.Table:

@@ -18,8 +18,8 @@ it has heard of no leader in one of them. Each group counts the lives of its mem
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -27,11 +27,12 @@ import pyarrow as pa
 from splitbrain.checkers import by_key
 from splitbrain.checkers.consensus.rows import rows
 from splitbrain.checkers.verdict import OfOneRun, Verdict, Whole
-from splitbrain.results.calls import cell, client_calls
+from splitbrain.results.calls import cell, client_calls, shaped
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 from splitbrain.results.telemetry import DELETED
+from splitbrain.results.values import canonical_json
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +69,9 @@ class _Life(msgspec.Struct):
     term: int | None = None
 
 
+_UNKNOWN: Final = "?"
+"""The node of an answer that does not name one: others that name none may be of another node."""
+
 _Lives: TypeAlias = dict[str, list[list[_Life]]]
 """By node, for each of its groups the lives of its member, in the order in which they began."""
 
@@ -78,19 +82,26 @@ class Projections(OfOneRun):
     name = "projections"
     partition: Whole = "whole run"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(msgspec.to_builtins(msgspec.convert(dict(options), Options)).values())
+
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run: what clients were answered, and of which leaders nodes heard.
 
         Raises:
             UsageError: an option is wrong.
+            HistoryFormatError: an answer is none of its op.
         """
         try:
             wanted = msgspec.convert(dict(options), Options)
         except msgspec.ValidationError as error:
             fields = ", ".join(Options.__struct_fields__)
             raise UsageError(f"checker projections: {error}; it takes {fields}.") from None
-        answers = list(_answers(history))
-        found = [*_wrong(answers, wanted), *_negatives(answers, wanted), *_early(answers, wanted, _lives(telemetry))]
+        answers = list(_answers(history, wanted))
+        unsure = _unsure(history, wanted)
+        early = _early(answers, wanted, _lives(telemetry), unsure)
+        found = [*_wrong(answers, wanted), *_negatives(answers, wanted), *early]
         figures = {f: sum(answer.f == name for answer in answers) for f, name in msgspec.to_builtins(wanted).items()}
         if found:
             return self._violation(history, found, figures)
@@ -115,21 +126,35 @@ class Projections(OfOneRun):
         return by_key.violated(self.name, history, findings, figures)
 
 
-def _answers(history: pa.Table) -> Iterator[_Answer]:
+def _answers(history: pa.Table, wanted: Options) -> Iterator[_Answer]:
     calls = client_calls(history)
     ok = calls.ended("ok")
+    shapes = {wanted.come_and_go: tuple[Any, Any], wanted.compare: list[Any]}
     for invoke, complete in zip(calls.invoke[ok].tolist(), calls.complete[ok].tolist(), strict=True):
+        f = cell(history, "f", invoke)
+        if f in shapes:
+            shaped(history, complete, shapes[f])
         yield _Answer(
             invoke,
             complete,
             cell(history, "time", invoke),
             cell(history, "term", complete),
-            cell(history, "f", invoke),
+            f,
             cell(history, "key", invoke),
-            cell(history, "node", complete) or "?",
+            cell(history, "node", complete) or _UNKNOWN,
             cell(history, "value", invoke),
             cell(history, "value", complete),
         )
+
+
+def _unsure(history: pa.Table, wanted: Options) -> dict[str | None, set[str]]:
+    """By key the values of writes of unknown outcome: each may have been written at any time after it was asked for."""
+    calls = client_calls(history)
+    found: dict[str | None, set[str]] = {}
+    rows = calls.invoke[calls.are(wanted.write) & ~calls.ended("ok") & ~calls.ended("fail")]
+    for row in rows.tolist():
+        found.setdefault(cell(history, "key", row), set()).add(canonical_json(cell(history, "value", row)))
+    return found
 
 
 def _wrong(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -151,6 +176,8 @@ def _wrong(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, str, 
 def _negatives(answers: list[_Answer], wanted: Options) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     knew: dict[tuple[str, str | None], _Answer] = {}
     for answer in sorted(answers, key=lambda answer: answer.complete):
+        if answer.node == _UNKNOWN:
+            continue
         shows = answer.f == wanted.write or (answer.f == wanted.look_up and answer.result is not None)
         if shows:
             knew.setdefault((answer.node, answer.key), answer)
@@ -201,26 +228,57 @@ def _leaders_term(lives: _Lives, answer: _Answer) -> int | None:
     return min(known) if known and len(known) == len(terms) else None
 
 
-def _early(answers: list[_Answer], wanted: Options, lives: _Lives) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    writes: dict[str | None, list[_Answer]] = {}
-    for answer in answers:
-        if answer.f == wanted.write and answer.term is not None:
-            writes.setdefault(answer.key, []).append(answer)
+class _Writes:
+    """The acknowledged writes of one key: when each value was written last, and by term which came when."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, int] = {}
+        self._of_term: dict[int, list[_Answer]] = {}
+        self._latest: dict[int, list[_Answer]] = {}
+
+    def add(self, write: _Answer) -> None:
+        """Add one, in the order of completions."""
+        self.ended[canonical_json(write.value)] = write.complete
+        if write.term is not None:
+            self._of_term.setdefault(write.term, []).append(write)
+            latest = self._latest.setdefault(write.term, [])
+            latest.append(max([write, *latest[-1:]], key=_invoke))
+
+    def between(self, first: int, second: int, term: int) -> _Answer | None:
+        """A write of an earlier term that was asked for after the first row, and acknowledged before the second one."""
+        for earlier in sorted(each for each in self._of_term if each < term):
+            at = bisect_left(self._of_term[earlier], second, key=_complete)
+            if at and self._latest[earlier][at - 1].invoke > first:
+                return self._latest[earlier][at - 1]
+        return None
+
+
+def _invoke(answer: _Answer) -> int:
+    return answer.invoke
+
+
+def _complete(answer: _Answer) -> int:
+    return answer.complete
+
+
+def _early(
+    answers: list[_Answer], wanted: Options, lives: _Lives, unsure: Mapping[str | None, Collection[str]]
+) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    writes: dict[str | None, _Writes] = {}
+    for answer in sorted(answers, key=_complete):
+        if answer.f == wanted.write:
+            writes.setdefault(answer.key, _Writes()).add(answer)
     for answer in answers:
         term = _leaders_term(lives, answer) if answer.f == wanted.look_up else None
-        if term is None:
+        of_key = writes.get(answer.key)
+        if term is None or of_key is None:
             continue
-        of_key = writes.get(answer.key, [])
-        # Of a write that was not acknowledged it is not known when it took place.
-        ended = next((write.complete for write in of_key if write.value == answer.result), None)
-        if answer.result is not None and ended is None:
+        # Of a write that was not acknowledged it is not known when it took place; of equal ones the last one counts.
+        shown = canonical_json(answer.result)
+        ended = -1 if answer.result is None else of_key.ended.get(shown)
+        if ended is None or shown in unsure.get(answer.key, ()):
             continue
-        missed = (
-            write
-            for write in of_key
-            if (write.term or 0) < term and (ended or -1) < write.invoke and write.complete < answer.invoke
-        )
-        write = next(missed, None)
+        write = of_key.between(ended, answer.invoke, term)
         if write is not None:
             has = "no record" if answer.result is None else f"the record {answer.result!r}"
             said = (

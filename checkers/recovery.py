@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers.durations import refuse_others
 from splitbrain.checkers.verdict import OfOneRun, Partition, Valid, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
@@ -120,13 +121,11 @@ def _damaged(events: RunEvents) -> set[str]:
 
 
 def _options(options: Mapping[str, Any]) -> Options:
+    refuse_others("recovery", options, ("bound_s",), above_0=True)
     try:
-        found = msgspec.convert(dict(options), Options)
+        return msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:
         raise UsageError(f"checker recovery: {error}; it takes {', '.join(Options.__struct_fields__)}.") from None
-    if not found.bound_s > 0:
-        raise UsageError(f"checker recovery: bound_s must be a positive number of seconds, not {found.bound_s:g}.")
-    return found
 
 
 def _healed_ns(events: RunEvents, until_ns: int) -> int:

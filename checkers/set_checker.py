@@ -31,12 +31,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from splitbrain.checkers.by_key import function_option
+from splitbrain.checkers.partitions import by_key
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
-from splitbrain.results.columns import array, numbers, valid
+from splitbrain.results.columns import array, numbers
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -98,19 +98,22 @@ class SetChecker:
 
     name = "set"
     partition: Partition = "run"
+    keys_apart = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(function_option(self.name, options, name) for name in ("add", "read"))
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run; each key is a set of its own."""
         add, read = (function_option(self.name, options, name) for name in ("add", "read"))
         relevant = is_equal(history, "f", add) | is_equal(history, "f", read)
         table = history.filter(array(relevant & (ints(history, "process") >= 0))).combine_chunks()
-        keys: list[str | None] = sorted(
-            pc.unique(table["key"]).to_pylist(), key=lambda key: (key is not None, key or "")
-        )
-        if len(keys) <= 1:
-            return _judge(table, add, read, keys[0] if keys else None)
-        verdicts = [_judge(_of_key(table, key), add, read, key) for key in keys]
-        return self.merge(verdicts, options)
+        parts: dict[str | None, pa.Table] = {part["key"][0].as_py(): part for part in by_key(table)}
+        if len(parts) <= 1:
+            return _judge(table, add, read, next(iter(parts), None))
+        keys = sorted(parts, key=lambda key: (key is not None, key or ""))
+        return self.merge([_judge(parts[key].combine_chunks(), add, read, key) for key in keys], options)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The sets of one run: the first broken one speaks, then the first that was never read."""
@@ -134,11 +137,6 @@ class SetChecker:
             figures=dict(totals),
             seconds=sum(verdict.seconds for verdict in found),
         )
-
-
-def _of_key(table: pa.Table, key: str | None) -> pa.Table:
-    keep = ~valid(table["key"]) if key is None else is_equal(table, "key", key)
-    return table.filter(array(keep)).combine_chunks()
 
 
 # --- reading the history ------------------------------------------------------------------------------------------

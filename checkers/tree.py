@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
-from splitbrain.results.calls import Calls, cell, client_calls
+from splitbrain.results.calls import Calls, cell, client_calls, shaped
 from splitbrain.results.reasons import Code, Reason
 
 OUTCOMES: Final = (
@@ -36,6 +37,12 @@ OUTCOMES: Final = (
 FLOOR: Final = 2
 """Of each: one may be luck."""
 
+_Changed: TypeAlias = tuple[str, list[tuple[Any, Any, Any, Any, str | None]]]
+"""The answer of an op that changed nodes."""
+
+_Put: Final[Any] = Annotated[list[Any], msgspec.Meta(min_length=2)]
+"""What is put: a path, a payload, and further conditions."""
+
 _LARGE: Final = 400
 """Ops of a run from which on each outcome is expected: in a shorter one some are rare."""
 
@@ -45,6 +52,10 @@ class TreeOutcomes(OfOneRun):
 
     name = "tree"
     partition: Partition = "run"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("get", "list", "txn", "put", "delete")
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Count what the ops of one run came to."""
@@ -74,10 +85,20 @@ class TreeOutcomes(OfOneRun):
 
 
 def _answers(calls: Calls) -> Iterator[tuple[str, Any, Any]]:
-    """Function, value and result of every op that was ok."""
+    """Function, value and result of every op that was ok.
+
+    Raises:
+        HistoryFormatError: an answer has no nodes where it should.
+    """
     ok = calls.ended("ok")
     for invoked, completed in zip(calls.invoke[ok].tolist(), calls.complete[ok].tolist(), strict=True):
-        yield cell(calls.table, "f", invoked), *(cell(calls.table, "value", row) for row in (invoked, completed))
+        f = cell(calls.table, "f", invoked)
+        value, result = (cell(calls.table, "value", row) for row in (invoked, completed))
+        if f in ("put", "delete") and isinstance(result, list) and result[:1] == ["ok"]:
+            shaped(calls.table, completed, _Changed)
+            if f == "put":
+                shaped(calls.table, invoked, _Put)
+        yield f, value, result
 
 
 def _outcomes(f: str, value: Any, result: Any) -> Iterator[str]:

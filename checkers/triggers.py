@@ -17,7 +17,6 @@ no answer at rest shows a change either, triggers were not tested, and the verdi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -71,6 +70,10 @@ class Triggers:
 
     name = "triggers"
     partition: Partition = "key"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (options.get("read_runs", "read-runs"),)
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key.
@@ -145,6 +148,22 @@ def _times(read: _Read, trigger: str) -> int:
     return len({event for event, name, _ in read.found.runs if name == trigger})
 
 
+def _invoke(read: _Read) -> int:
+    return read.invoke
+
+
+def _complete(read: _Read) -> int:
+    return read.complete
+
+
+def _longest(known: Sequence[_Read], other: _Read) -> list[_Read]:
+    """Of some answers and another one, those with which no other one of them begins."""
+    runs = other.found.runs
+    if any(each.found.runs[: len(runs)] == runs for each in known):
+        return list(known)
+    return [*(each for each in known if runs[: len(each.found.runs)] != each.found.runs), other]
+
+
 def _so_many(read: _Read, trigger: str, times: int) -> str:
     return f"{counted(read.found.changes, 'change')}, and {trigger!r} run for {times} of them"
 
@@ -201,15 +220,23 @@ class _Judging:
                     break
 
     def _taken_back(self) -> Iterator[Finding]:
-        for earlier, later in pairwise(sorted(self._reads, key=lambda read: read.complete)):
-            begin = later.found.runs[: len(earlier.found.runs)]
-            if earlier.complete < later.invoke and begin != earlier.found.runs:
-                sentence = (
-                    f"Taken back: {by_key.answer(self._table, earlier.complete)} showed "
-                    f"{counted(len(earlier.found.runs), 'run')} for {self._counter}, with which the "
-                    f"{len(later.found.runs)} that {by_key.answer(self._table, later.complete)} showed do not begin."
-                )
-                yield Finding("taken-back", sentence, (earlier.complete, later.complete))
+        known: list[_Read] = []
+        waiting = sorted(self._reads, key=_complete)[::-1]
+        for later in sorted(self._reads, key=_invoke):
+            while waiting and waiting[-1].complete < later.invoke:
+                known = _longest(known, waiting.pop())
+            for earlier in known:
+                if later.found.runs[: len(earlier.found.runs)] != earlier.found.runs:
+                    yield self._taken(earlier, later)
+                    break
+
+    def _taken(self, earlier: _Read, later: _Read) -> Finding:
+        sentence = (
+            f"Taken back: {by_key.answer(self._table, earlier.complete)} showed "
+            f"{counted(len(earlier.found.runs), 'run')} for {self._counter}, with which the "
+            f"{len(later.found.runs)} that {by_key.answer(self._table, later.complete)} showed do not begin."
+        )
+        return Finding("taken-back", sentence, (earlier.complete, later.complete))
 
     def _finding(self, anomaly: str, read: _Read, what: str) -> Finding:
         said = f"{anomaly.capitalize().replace('-', ' ')}: {by_key.answer(self._table, read.complete)} showed {what}"

@@ -15,7 +15,6 @@ import pyarrow as pa
 from splitbrain.checkers.kernels import cpu_s
 from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.verdict import Valid, Verdict
-from splitbrain.results.errors import UsageError
 
 TURN_S: Final = 0.1
 """CPU seconds of a key's first turn; each round of turns is twice as long as the one before."""
@@ -90,12 +89,9 @@ def judge_in_turns(
 
     Args:
         tasks: the keys, the smallest first.
-        broke: the verdict where a task fails; wrong requests are raised.
+        broke: the verdict where a task fails, also by a wrong request.
         memory_bytes: what keys that wait for their next turn may hold together; beyond, a key's turn has no end.
         clock: CPU seconds of this thread.
-
-    Raises:
-        UsageError: a request is wrong.
     """
     return _Turns(tasks, broke, memory_bytes, clock).run()
 
@@ -182,8 +178,6 @@ class _Turns:
             return
         try:
             act(task)
-        except UsageError:
-            raise
         except Exception as error:
             self._verdicts[place] = self._broke(task, error)
             self._tasks[place] = None

@@ -81,7 +81,10 @@ class Checker(Protocol):
     them.
 
     A checker by run that has an attribute `counts_ops = True` looks at no micro-operations, only at whether an op has
-    any: then a large file of transactions need not be read as a whole for it.
+    any: then a large file of transactions need not be read as a whole for it. One that has `keys_apart = True` judges
+    each key by itself: where the ops of one key make no sense, a violation of another key stands. One that judges the
+    ops of some functions, and passes over others, has a method `functions`
+    (`splitbrain.checkers.left_out.OfFunctions`).
     """
 
     name: str

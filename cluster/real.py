@@ -41,10 +41,18 @@ _SCRATCH_SUFFIX: Final = ".new"
 
 
 class RealClock:
-    """The machine's clocks and the event loop's timers."""
+    """The machine's clocks and the event loop's timers.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    Args:
+        loop: whose timers these are.
+        failed: called with what a timer's callback raised; None to let the loop report it.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], object] | None = None
+    ) -> None:
         self._loop = loop
+        self._failed = failed
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since an arbitrary start."""
@@ -55,8 +63,17 @@ class RealClock:
         return time.time_ns()
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
-        """Run `callback` after `delay_ns`."""
-        return self._loop.call_later(delay_ns / 1e9, callback)
+        """Run `callback` after `delay_ns`; what it raises is handed to `failed`."""
+        return self._loop.call_later(delay_ns / 1e9, self._ring, callback)
+
+    def _ring(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            # The loop would log it and go on: the node with it, whatever was left half done.
+            if self._failed is None:
+                raise
+            self._failed(error)
 
     async def sleep(self, delay_ns: int) -> None:
         """Suspend the calling task."""
@@ -317,7 +334,9 @@ class RealWorld:
     """
 
     def __init__(self, directory: Path, node: str, failed: Callable[[BaseException], object]) -> None:
-        """Must be called while the event loop runs. `failed` is called when a task of the node raised an exception.
+        """Must be called while the event loop runs.
+
+        `failed` is called when a task or a timer of the node raised an exception.
 
         Raises:
             StorageError: the directory cannot be created.
@@ -333,7 +352,7 @@ class RealWorld:
         how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._telemetry_fd: int | None = os.open(self._telemetry_path, how, 0o644)
         self.runtime = Runtime(
-            clock=RealClock(loop),
+            clock=RealClock(loop, failed),
             rng=RealRng(),
             network=self._network,
             disk=disk,

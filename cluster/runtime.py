@@ -37,7 +37,7 @@ class Clock(Protocol):
         ...
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
-        """Run `callback` after `delay_ns`."""
+        """Run `callback` after `delay_ns`; an exception that it raises stops the node."""
         ...
 
     async def sleep(self, delay_ns: int) -> None:

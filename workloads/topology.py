@@ -5,7 +5,7 @@ moment. A queue that is exclusive to a connection goes when that ends, an exchan
 binding. That one consistent read can show, so clients look while others are at work. A client also asks over its
 connection which queues that owns, which shows that it is open: then they must be there. A member's projections are
 compared with its own tree, of one moment, and so are the routes of messages. In the end every name is declared again,
-and each node shows what it holds.
+all connections are ended so that each exclusive queue can be claimed once more, and each node shows what it holds.
 """
 
 from __future__ import annotations
@@ -215,6 +215,12 @@ def _again() -> Generator:
     )
 
 
+def _claims_again() -> Generator:
+    """Every exclusive queue once more, by any client, until that was acknowledged: no connection has one any more."""
+    claims = (until_ok(spaced(RETRY_S, repeat(invoke("claim", [v, q])))) for v in VHOSTS for q in CLAIMED)
+    return clients(time_limit(AGAIN_S, sequence(*claims)))
+
+
 def topology(
     *,
     nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
@@ -229,7 +235,9 @@ def topology(
         name="topology",
         client=TopologyClient(),
         generator=_ops(),
-        final_generator=sequence(_again(), final(invoke("look")), final(invoke(PROJECT))),
+        final_generator=sequence(
+            _again(), final(invoke("disconnect")), _claims_again(), final(invoke("look")), final(invoke(PROJECT))
+        ),
         checkers=(
             CheckerSpec("topology", {"again": names()}),
             CheckerSpec("stats"),

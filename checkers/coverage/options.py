@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
+from splitbrain.checkers.durations import refuse_others
 from splitbrain.results.errors import UsageError
 
 READS: Final = ("read", "get", "contains", "peek", "scan", "list", "query")
@@ -44,7 +45,7 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse numbers that are not positive, or not finite."""
-        for name in ("rate", "time_limit_s", "concurrency", "op_timeout_s"):
+        for name in ("rate", "concurrency"):
             number = getattr(self, name)
             if not 0 < number < math.inf:
                 raise UsageError(f"the load's {name} must be more than 0 and finite, not {number:g}.")
@@ -111,6 +112,11 @@ def options_of(options: Mapping[str, Any]) -> Options:
     Raises:
         UsageError: one is unknown, or of the wrong type.
     """
+    load: Any = options.get("load")
+    if isinstance(load, Mapping):
+        given = cast("Mapping[str, Any]", load)
+        refuse_others("coverage", given, ("time_limit_s", "op_timeout_s"), above_0=True)
+        refuse_others("coverage", given, ("recovery_s",))
     try:
         return msgspec.convert(dict(options), Options)
     except (msgspec.ValidationError, UsageError) as error:

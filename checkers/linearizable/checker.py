@@ -18,6 +18,7 @@ from splitbrain.checkers.models import Model
 from splitbrain.checkers.turns import Task, judge_in_turns
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -26,6 +27,12 @@ KEYS_SHOWN: Final = 100
 
 _NOTHING_OK: Final = Reason(
     Code.NOTHING_OK, "No op was acknowledged: no client saw anything that could have been wrong."
+)
+
+_NOTHING_SAID: Final = Reason(
+    Code.NOT_EXERCISED,
+    "No acknowledged op could have been wrong: none says what it found, as a read does.",
+    "Let clients read what they write.",
 )
 
 
@@ -115,7 +122,7 @@ class Linearizable:
             seconds=seconds,
             figures=figures,
             sentence=f"Linearizable as a {model}: {keys}, {counted(figures['ops'], 'op')}.",
-            inconclusive=() if figures["judged"] > figures["crashed"] else (_NOTHING_OK,),
+            inconclusive=_untested(parts, figures),
         )
 
 
@@ -128,7 +135,7 @@ def check_ops(ops: Sequence[Op], model: Model | str, **options: Any) -> Verdict:
         options: as `Options`, without the model.
 
     Raises:
-        UsageError, HistoryFormatError: as `Linearizable.check`.
+        UsageError, HistoryFormatError: as `Linearizable.check`, and no other key is violated.
     """
     instance = models.model(model) if isinstance(model, str) else model
     chosen = read_options({**options, "model": instance.name})
@@ -137,12 +144,33 @@ def check_ops(ops: Sequence[Op], model: Model | str, **options: Any) -> Verdict:
         if op.process >= 0:
             by_key.setdefault(op.key, []).append(op if op.index >= 0 else msgspec.structs.replace(op, index=index))
     tasks = [Judging(to_table(of_key), instance, chosen, cpu_s) for of_key in by_key.values()]
-    verdicts = judge_in_turns(tasks, _raised, memory_bytes=chosen.memory_limit_mb << 20)
-    return verdicts[0] if len(verdicts) == 1 else Linearizable().merge(verdicts, {**options, "model": instance.name})
+    wrong: list[UsageError] = []
+
+    def broke(task: Task, error: Exception) -> Verdict:
+        if not isinstance(error, UsageError):
+            raise error
+        wrong.append(error)
+        return Verdict(checker=NAME, valid="unknown", key=task.key, sentence=f"Not judged: {error}")
+
+    verdicts = judge_in_turns(tasks, broke, memory_bytes=chosen.memory_limit_mb << 20)
+    if len(verdicts) == 1 and not wrong:
+        return verdicts[0]
+    merged = Linearizable().merge(verdicts, {**options, "model": instance.name})
+    if wrong and merged.valid != "false":
+        raise wrong[0]
+    beside = "".join(f" Not judged: {error}" for error in wrong[:1])
+    return msgspec.structs.replace(merged, sentence=f"{merged.sentence}{beside}")
 
 
 def _raised(_: Task, error: Exception) -> Verdict:
     raise error
+
+
+def _untested(parts: Iterable[Verdict], figures: Mapping[str, Any]) -> tuple[Reason, ...]:
+    """Why keys of which none is violated prove nothing; nothing if they do."""
+    if figures["judged"] <= figures["crashed"]:
+        return (_NOTHING_OK,)
+    return () if any(part.figures.get("exercised", 1) for part in parts) else (_NOTHING_SAID,)
 
 
 def _algorithms(parts: Iterable[Verdict]) -> str:

@@ -20,6 +20,7 @@ from splitbrain.checkers.linearizable.depth_first import DepthFirst, least_bytes
 from splitbrain.checkers.linearizable.encoding import Problem, events
 from splitbrain.checkers.linearizable.evidence import Explanation, Violation
 from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget, Clock, Limits
+from splitbrain.checkers.linearizable.occasions import could_be_wrong
 from splitbrain.checkers.linearizable.ops import Ops, read_ops, show
 from splitbrain.checkers.linearizable.options import NAME, Options
 from splitbrain.checkers.linearizable.portfolio import DEPTH_FIRST_SHARE, Portfolio, search
@@ -283,6 +284,8 @@ class Judging:
     def _verdict(self, algorithm: str, seconds: float, figures: dict[str, Any]) -> Verdict:
         if self.valid is None:
             raise AssertionError("there is no answer yet")
+        if self.valid == "true":
+            figures["exercised"] = int(could_be_wrong(self._read(), self._model))
         return Verdict(
             checker=NAME,
             valid=self.valid,

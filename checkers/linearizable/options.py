@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from splitbrain.checkers.durations import refuse_others
 from splitbrain.results.errors import UsageError
 
 NAME: Final = "linearizable"
@@ -33,10 +33,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse limits with which nothing can be judged."""
-        witness_time_s = self.witness_time_s or 0.0
-        if not (math.isfinite(self.time_limit_s) and math.isfinite(witness_time_s)):
-            raise ValueError("limits must be finite")
-        if self.time_limit_s <= 0 or self.memory_limit_mb <= 0 or witness_time_s < 0:
+        if self.memory_limit_mb <= 0:
             raise ValueError("limits must be positive")
 
 
@@ -46,6 +43,8 @@ def read_options(options: Mapping[str, Any]) -> Options:
     Raises:
         UsageError: one is wrong.
     """
+    refuse_others(NAME, options, ("time_limit_s",), above_0=True)
+    refuse_others(NAME, options, ("witness_time_s",))
     try:
         return msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:

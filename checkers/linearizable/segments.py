@@ -32,6 +32,7 @@ import pyarrow as pa
 from splitbrain.checkers import kernels
 from splitbrain.checkers.linearizable.encoding import Problem, events
 from splitbrain.checkers.linearizable.frontier import CRASH
+from splitbrain.checkers.linearizable.occasions import could_be_wrong
 from splitbrain.checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
 from splitbrain.checkers.linearizable.search import Limits, Result, Search
 from splitbrain.checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
@@ -85,6 +86,7 @@ class Plan:
         crashed: how many of them crashed.
         vocabulary: the transitions of the whole history, where the states that a segment may begin in depend on them
             (a closed table); else None.
+        exercised: whether any op could have been wrong.
     """
 
     cuts: tuple[int, ...]
@@ -93,6 +95,7 @@ class Plan:
     judged: int
     crashed: int
     vocabulary: list[Transition] | None = None
+    exercised: bool = True
 
 
 def plan(
@@ -113,7 +116,8 @@ def plan(
     stepper = Stepper(model, ops.transitions, cells=Limits.cells)
     assigned = steps_by_assignment(model)
     invoked, judged, crashed = ops.called, len(ops.invoked), int(np.count_nonzero(ops.crashed))
-    whole = Plan((), "", invoked, judged, crashed, None if assigned else ops.transitions)
+    exercised = could_be_wrong(ops, model)
+    whole = Plan((), "", invoked, judged, crashed, None if assigned else ops.transitions, exercised)
     # States that one segment cannot distinguish, another one may: a table made smaller by signatures is not cut.
     if not assigned and (stepper.mode != "closed table" or hasattr(model, "signature")):
         return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")

@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers.coverage.outages import calm
+from splitbrain.checkers.durations import nanoseconds
 from splitbrain.checkers.quorum.windows import DIED_WITHIN_NS
-from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.notes import NodeEnded
 
@@ -81,18 +81,6 @@ class Calm(msgspec.Struct, frozen=True):
         """Whether a time lies within one span, both ends included."""
         at = bisect_right(self.spans, (begin_ns, 2**63)) - 1
         return at >= 0 and end_ns <= self.spans[at][1]
-
-
-def nanoseconds(checker: str, options: Mapping[str, Any], name: str, default_s: float) -> int:
-    """The option of that name, which is a number of seconds, in nanoseconds.
-
-    Raises:
-        UsageError: it is not.
-    """
-    chosen: Any = options.get(name, default_s)
-    if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
-        raise UsageError(f"checker {checker}: option {name!r} must be a number of seconds, not {chosen!r}.")
-    return round(chosen * 1e9)
 
 
 def _is_under_a_fault(events: RunEvents, found_ns: int) -> bool:

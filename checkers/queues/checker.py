@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from splitbrain.checkers import by_key
+from splitbrain.checkers import by_key, durations
 from splitbrain.checkers.by_key import Finding, answer, moment
 from splitbrain.checkers.queues.apart import Span, apart
 from splitbrain.checkers.queues.drains import kept, undrained, unsure_takes
@@ -62,7 +62,13 @@ class TotalQueue(OfOneRun):
 
     name = "queue"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        rules = _Rules.of(self.name, options).functions
+        return rules.enqueue, rules.dequeue, rules.drain
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
@@ -93,9 +99,7 @@ class _Rules(msgspec.Struct, frozen=True):
     def of(cls, checker: str, options: Mapping[str, Any]) -> _Rules:
         functions = Functions(*(by_key.function_option(checker, options, name) for name in Functions.__struct_fields__))
         settle: Any = options.get("settle_s")
-        wrong = isinstance(settle, bool) or not isinstance(settle, int | float) or not 0 <= settle < 86_400
-        if settle is not None and wrong:
-            raise UsageError(f"checker {checker}: option 'settle_s' must be a number of seconds, not {settle!r}.")
+        durations.refuse_others(checker, options, ("settle_s",), most=durations.DAY_S)
         chosen = (
             _one_of(checker, options, "redelivery", REDELIVERY),
             _one_of(checker, options, "order", ORDERS),

@@ -27,12 +27,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self, cast
 
 import msgspec
 import pyarrow as pa
 
 from splitbrain.checkers.by_key import Finding, answer
+from splitbrain.checkers.durations import DAY_S, seconds_of
 from splitbrain.checkers.queues import letters
 from splitbrain.checkers.queues.letter_rules import Judge
 from splitbrain.checkers.queues.letters import ACKNOWLEDGED, NEVER, REJECTED, RETURNED, Fate, Queue, named, read
@@ -66,7 +67,13 @@ class DeadLetters(OfOneRun):
 
     name = "dead-letter"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        rules = Rules.of(self.name, options)
+        return rules.enqueue, rules.consume, rules.collect
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
@@ -93,9 +100,17 @@ class Rules(letters.Rules, frozen=True):
     ttl_s: Mapping[str, float] = {}
     duplicates: Literal["allowed", "refused"] = "allowed"
 
-    def seconds(self) -> tuple[float, ...]:
-        """Every option that is a time."""
-        return (*super().seconds(), *self.ttl_s.values())
+    @classmethod
+    def of(cls, checker: str, options: Mapping[str, Any]) -> Self:
+        """As the options say.
+
+        Raises:
+            UsageError: one is wrong.
+        """
+        waits: Any = options.get("ttl_s", {})
+        for queue, value in cast("Mapping[Any, Any]", waits).items() if isinstance(waits, Mapping) else ():
+            seconds_of(checker, f"ttl_s of {queue}", value, most=DAY_S)
+        return super().of(checker, options)
 
 
 class Taken(msgspec.Struct, frozen=True):

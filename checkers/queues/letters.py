@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 import msgspec
 import pyarrow as pa
 
+from splitbrain.checkers.durations import DAY_S, refuse_others
 from splitbrain.results.calls import OPEN, cell, client_calls, ints
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.reasons import Code, Reason
@@ -17,8 +18,6 @@ NEVER: Final = 2**62
 """Later than every row."""
 
 ACKNOWLEDGED, REJECTED, RETURNED = "ack", "reject", "return"
-
-_SECONDS_MAX: Final = 86_400
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -45,17 +44,14 @@ class Rules(msgspec.Struct, frozen=True):
         Raises:
             UsageError: one is wrong.
         """
+        refuse_others(checker, options, ("settle_s",), most=DAY_S)
         try:
             rules = msgspec.convert({"limit": None, **options}, cls)
         except msgspec.ValidationError as error:
             raise UsageError(f"checker {checker}: its options make no sense: {error}.") from None
-        if rules.limit < 0 or rules.slack < 0 or not all(0 <= each < _SECONDS_MAX for each in rules.seconds()):
-            raise UsageError(f"checker {checker}: 'limit', 'slack' and seconds must be 0 or more, and less than a day.")
+        if rules.limit < 0 or rules.slack < 0:
+            raise UsageError(f"checker {checker}: 'limit' and 'slack' must be 0 or more.")
         return rules
-
-    def seconds(self) -> tuple[float, ...]:
-        """Every option that is a time."""
-        return (self.settle_s,)
 
     @property
     def allowed(self) -> int:

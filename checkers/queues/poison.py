@@ -49,7 +49,13 @@ class Poison(OfOneRun):
 
     name = "poison"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        rules = Rules.of(self.name, options)
+        return rules.enqueue, rules.consume, rules.collect
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.

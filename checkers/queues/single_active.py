@@ -40,7 +40,8 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
-from splitbrain.checkers.queues.calm import Calm, nanoseconds
+from splitbrain.checkers.durations import nanoseconds
+from splitbrain.checkers.queues.calm import Calm
 from splitbrain.checkers.queues.reading import NEVER, Functions, Reading, read
 from splitbrain.checkers.queues.starved import WAIT_S, Ending, endings, starved
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
@@ -66,7 +67,12 @@ class SingleActive(OfOneRun):
 
     name = "single-active"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(by_key.function_option(self.name, options, name) for name in ("enqueue", "consume", "leave"))
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.

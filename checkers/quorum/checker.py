@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from splitbrain.checkers.durations import refuse_others
 from splitbrain.checkers.quorum.answers import Answers, answers
 from splitbrain.checkers.quorum.findings import Finding, RuleResult, in_all
 from splitbrain.checkers.quorum.leaders import consensus, convergence, superseded
@@ -197,13 +198,14 @@ def _inconclusive(rules: Mapping[str, RuleResult]) -> tuple[Reason, ...]:
 
 
 def _options(options: Mapping[str, Any]) -> Options:
+    refuse_others("quorum-progress", options, [name for name in Options.__struct_fields__ if name.endswith("_s")])
     try:
         wanted = msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"checker quorum-progress: {error}; it takes {', '.join(Options.__struct_fields__)}."
         ) from None
-    for name, number in {**wanted.bounds(), "outage_limit_s": wanted.outage_limit_s}.items():
+    for name, number in wanted.bounds().items():
         if not 0 <= number <= NUMBER_MAX:  # not a number compares as false
             raise UsageError(f"checker quorum-progress: {name} is {number}; give 0 to {NUMBER_MAX:,}.")
     if wanted.attempts < 1:

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding, answer
+from splitbrain.checkers.durations import DAY_S, seconds_of
 from splitbrain.checkers.queues.calm import Calm
 from splitbrain.checkers.replicas.reading import Look, Put, Reading, read
 from splitbrain.checkers.replicas.rules import Rules, steps
@@ -65,6 +66,10 @@ class Replicas(OfOneRun):
     partition: Partition = "run"
     counts_ops = True
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return ("look", "enqueue", "drain", "revive")
+
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.
 
@@ -85,10 +90,7 @@ class Replicas(OfOneRun):
         return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
 
     def _seconds(self, options: Mapping[str, Any], name: str, default: float) -> float:
-        chosen: Any = options.get(name, default)
-        if isinstance(chosen, bool) or not isinstance(chosen, int | float) or not 0 <= chosen < 86_400:
-            raise UsageError(f"checker {self.name}: option {name!r} must be a number of seconds, not {chosen!r}.")
-        return float(chosen)
+        return seconds_of(self.name, name, options.get(name, default), most=DAY_S)
 
 
 NOTICED_S: Final = 2.0

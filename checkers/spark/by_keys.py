@@ -31,10 +31,11 @@ from splitbrain.checkers.spark.jobs import as_bytes, collect, tasks_for
 from splitbrain.checkers.stored import Ready
 from splitbrain.checkers.transactions import ListAppend, RwRegister
 from splitbrain.checkers.transactions.by_key import barriers, concluding, edges, parts, reasons, rest, rows
-from splitbrain.checkers.transactions.checker import options_of
+from splitbrain.checkers.transactions.checker import by_process, options_of, with_others_than_transactions
 from splitbrain.checkers.transactions.columns import Ints
 from splitbrain.checkers.transactions.graph import PROCESS, Bools
 from splitbrain.checkers.transactions.judging import Expected, refuse_without_realtime, tag_of, uses_derived
+from splitbrain.checkers.transactions.universes import merged
 from splitbrain.checkers.transactions.weak import is_weak
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import HISTORY_SCHEMA, conform, parquet_batches, read_parquet_head
@@ -45,6 +46,9 @@ from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+STORES_MAX: Final = 8
+"""Ops with several keys are of as many independent stores, which are judged one after the other; not of thousands."""
 
 _BARRIER_ROWS: Final = 1 << 18
 """Ops of a piece of real time."""
@@ -82,12 +86,13 @@ def can_be_taken_apart(path: Path) -> bool:
     """
     at = 0
     known: Any
-    names = ["index", "process", "type", "f", "mops.list.element.f"]
+    names = ["index", "process", "type", "f", "key", "mops.list.element.f"]
     if "mops" not in read_parquet_head(path).schema.names:
         return False
+    stores: dict[str | None, None] = {}
     batch: Any
     size: int
-    for batch in parquet_batches(path, rows.BATCH_ROWS, columns=names, texts=["type", "f"]):
+    for batch in parquet_batches(path, rows.BATCH_ROWS, columns=names, texts=["type", "f", "key"]):
         size = batch.num_rows
         if not np.array_equal(numbers(batch.column("index")), np.arange(at, at + size)):
             return False
@@ -95,7 +100,10 @@ def can_be_taken_apart(path: Path) -> bool:
         is_txn = _is_one_of(batch.column("f"), "txn") & (numbers(batch.column("process")) >= 0)
         is_txn &= _is_one_of(batch.column("type"), "invoke", "ok")
         known = valid(batch.column("mops"))
-        if not known[is_txn].all():
+        code, keys = codes(batch.column("key"))
+        used: list[int] = np.unique(code[numbers(batch.column("process")) >= 0]).tolist()
+        stores.update((keys[each], None) for each in used)
+        if not known[is_txn].all() or len(stores) > STORES_MAX:
             return False
     return True
 
@@ -121,10 +129,62 @@ def judge_by_keys(spark: SparkSession, each: Ready, position: int, sizes: Sizes,
     """
     spec = each.specs[position]
     try:
-        with _Judging(spark, each, spec, sizes) as judging:
-            return judging.verdict(from_rows)
+        found = _Clients.of(spark, each.run.history_path.absolute())
+        if len(found.keys) <= 1:
+            with _Judging(spark, each, spec, sizes) as judging:
+                verdict = judging.verdict(from_rows)
+        else:
+            verdict = _of_stores(spark, each, spec, sizes, found.keys, from_rows)
+        return with_others_than_transactions(verdict, found.calls)
     except (HistoryFormatError, UsageError, TooLargeError) as error:
         return engine.broken(spec.name, error, f"judging {counted(each.rows, 'row')} of the history by key")
+
+
+def _of_stores(
+    spark: SparkSession, each: Ready, spec: CheckerSpec, sizes: Sizes, keys: Sequence[str | None], from_rows: int
+) -> Verdict:
+    """The verdict on ops with several keys, each of which is a store of its own."""
+    verdicts: list[Verdict] = []
+    for key in keys:
+        with _Judging(spark, each, spec, sizes, (key,)) as judging:
+            verdicts.append(msgspec.structs.replace(judging.verdict(from_rows), key=key))
+    options = options_of(spec.name, spec.options)
+    expected = Expected(options.consistency_models, options.anomalies)
+    verdict = merged(spec.name, verdicts, by_process=by_process(expected), of="key")
+    stores = [{"key": part.key, **part.evidence["by_key"]} for part in verdicts]
+    return concluding.of_evidence(verdict, {"rows": each.rows, "from_rows": from_rows, "keys": stores})
+
+
+@dataclass(frozen=True)
+class _Clients:
+    """What clients invoked.
+
+    Attributes:
+        keys: of their ops, in the order in which the parts of a history are judged: the smallest first.
+        calls: the number of ops of each function.
+    """
+
+    keys: list[str | None]
+    calls: dict[str, int]
+
+    @classmethod
+    def of(cls, spark: SparkSession, path: Path) -> _Clients:
+        from pyspark.sql import functions as sf
+
+        schema = "index bigint, process int, type string, f string, key string"
+        ops = spark.read.schema(schema).parquet(hadoop_glob(path)).filter("process >= 0")
+        counts = ops.groupBy("key", "f").agg(
+            sf.count("*").alias("rows"),
+            sf.min("index").alias("first"),
+            sf.count_if(sf.col("type") == "invoke").alias("calls"),
+        )
+        calls: dict[str, int] = {}
+        sizes: dict[str | None, tuple[int, int]] = {}
+        for row in collect(counts, 1):
+            calls[row["f"]] = calls.get(row["f"], 0) + row["calls"]
+            count, first = sizes.get(row["key"], (0, row["first"]))
+            sizes[row["key"]] = count + row["rows"], min(first, row["first"])
+        return cls(sorted(sizes, key=lambda key: sizes[key]), calls)
 
 
 class TooLargeError(EngineError):
@@ -147,8 +207,13 @@ class _Ops:
 
 
 class _Judging:
-    def __init__(self, spark: SparkSession, each: Ready, spec: CheckerSpec, sizes: Sizes) -> None:
+    """Args: store: the key of the ops that are judged, if there are others; else nothing."""
+
+    def __init__(
+        self, spark: SparkSession, each: Ready, spec: CheckerSpec, sizes: Sizes, store: tuple[str | None, ...] = ()
+    ) -> None:
         self._spark = spark
+        self._store = store
         self._path = each.run.history_path.absolute()
         self._name = spec.name
         self._sizes = sizes
@@ -227,8 +292,10 @@ class _Judging:
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
-        schema = "index bigint, process int, type string, f string"
+        schema = "index bigint, process int, type string, f string, key string"
         ops = self._spark.read.schema(schema).parquet(hadoop_glob(self._path)).filter("f = 'txn' and process >= 0")
+        for key in self._store:
+            ops = ops.filter(sf.col("key").eqNullSafe(sf.lit(key)))
         by_process = Window.partitionBy("process").orderBy("index")
         seen = ops.select(
             "index",
@@ -499,6 +566,9 @@ class _Judging:
         found = collect(self._spark.range(0, pieces, 1, tasks).mapInArrow(read, _ROWS), 1) if spans else []
         tables = [pa.ipc.open_stream(row["rows"]).read_all() for row in found]
         table = pa.concat_tables(tables).sort_by("index") if tables else HISTORY_SCHEMA.empty_table()
+        for key in self._store:
+            code, keys = codes(table.column("key"))
+            table = table.filter(array(code == (keys.index(key) if key in keys else -1)))
         index = numbers(table.column("index"))
         mine = np.isin(index, np.concatenate([invoked, completed]))
         return table.take(array(np.flatnonzero(mine))), table.take(array(np.flatnonzero(~mine)))

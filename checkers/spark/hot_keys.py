@@ -28,7 +28,7 @@ from splitbrain.checkers.isolation.judging import called, lasting
 from splitbrain.checkers.linearizable import Linearizable
 from splitbrain.checkers.linearizable.limits import Limits
 from splitbrain.checkers.linearizable.ops import show
-from splitbrain.checkers.linearizable.options import Options
+from splitbrain.checkers.linearizable.options import read_options
 from splitbrain.checkers.linearizable.segments import (
     COLUMNS,
     SEGMENT_ROWS,
@@ -213,6 +213,7 @@ def _verdict(found: Split) -> Verdict:
             "ops": found.plan.ops,
             "judged": found.plan.judged,
             "crashed": found.plan.crashed,
+            "exercised": int(found.plan.exercised),
             "frontier_max": max(part.peak for part in parts),
             "expanded": sum(part.expanded for part in parts),
             "concurrency_max": max(part.concurrency for part in parts),
@@ -225,7 +226,7 @@ def spec_for(spec: CheckerSpec, found: Split) -> CheckerSpec:
     """The checker for what is left to be judged: its limit was one for each segment."""
     options = dict(spec.options)
     if found.segments:
-        limit_s = msgspec.convert(options, Options).time_limit_s
+        limit_s = read_options(options).time_limit_s
         options["time_limit_s"] = limit_s * len(found.segments)
     return CheckerSpec(spec.name, options)
 
@@ -389,7 +390,7 @@ def _composed(each: Split, outcomes: Mapping[int, Segment | str], tasks: int, sp
         if isinstance(outcome, str):
             return replace(each, why_not=f"segment {number + 1} of {count} {outcome}")
         segments.append(outcome)
-    initial = models.model(msgspec.convert(dict(spec.options), Options).model).init()
+    initial = models.model(read_options(spec.options).model).init()
     failing = first_impossible([part.relation for part in segments], initial)
     return replace(each, segments=segments, tasks=tasks, failing=failing)
 
@@ -413,7 +414,7 @@ def _apart(limits: of_steps.Limits, step: str, work: Callable[..., bytes], *args
 def _plan(table: pa.Table, spec: CheckerSpec, segment_rows: int) -> bytes:
     """A pickled plan; None of what cannot be judged: the judging of it says why."""
     try:
-        options = msgspec.convert(dict(spec.options), Options)
+        options = read_options(spec.options)
         found = plan(table, models.model(options.model), functions=options.functions, segment_rows=segment_rows)
     except Exception:
         found = None
@@ -424,7 +425,7 @@ def _segment(table: pa.Table, spec: CheckerSpec, vocabulary: list[Any] | None) -
     """A pickled segment, or why there is none."""
     found: Segment | str
     try:
-        options = msgspec.convert(dict(spec.options), Options)
+        options = read_options(spec.options)
         limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
         found = segment(table, models.model(options.model), vocabulary, limits, options.functions)
     except UndecidedError as error:

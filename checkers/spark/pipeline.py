@@ -352,10 +352,6 @@ class _Merge(Job, Opened):
             return
         spec, hot = self.specs[position], self.splits.get(position, ())
         given = sorted(map(engine.decode, self.parts.get(position, ())), key=engine.by_key_order)
-        wrong_request = next(filter(engine.is_refused, given), None)
-        if wrong_request is not None:  # what it says of other keys is no answer either
-            yield wrong_request
-            return
         try:
             parts = hot_keys.whole([*given, *self._of_nothing(spec)], hot)
             wrong = next((part for part in parts if part.valid == "false"), None)
@@ -406,6 +402,7 @@ class _OpenedGroup(Opened):
         self.specs = specs
         first, *others = tables
         self._table = _in_written_order(first) if scope == OF_TELEMETRY else engine.in_order(conform(first))
+        self._key: str | None = self._table.column("key")[0].as_py() if scope == BY_KEY else None
         self._telemetry = [_in_written_order(table) for table in others]
 
     def answers(self, position: int) -> Iterator[Verdict]:
@@ -413,7 +410,7 @@ class _OpenedGroup(Opened):
         try:
             yield self._verdict(checker(spec.name), spec)
         except UsageError as error:
-            yield engine.refused(spec.name, error)
+            yield engine.refused(spec.name, error, key=self._key)
 
     def _verdict(self, each: AnyChecker, spec: CheckerSpec) -> Verdict:
         if each.partition == "whole run":

@@ -47,7 +47,12 @@ class StreamChecker(OfOneRun):
 
     name = "stream"
     partition: Partition = "run"
+    keys_apart = True
     counts_ops = True
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return tuple(by_key.function_option(self.name, options, name) for name in ("publish", "fetch", "repeat"))
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run.

@@ -8,6 +8,7 @@
     poisoned    a declaration was refused although all that it needs was there, or as there were one that differs
     left-over   an exchange that goes with its last binding is shown without one: it had one, and was not made anew
     locked      a queue was refused as exclusive to a connection, although all connections that had it had ended
+    stranded    the same, where it is unknown which connections had it: of all that may have, for long, with all healed
     vanished    a queue of a connection is not there, although that is open still: its node said so over it
 
 The first three are seen in one answer each. Of the others, what calls of unknown outcome may have done is given them
@@ -25,6 +26,9 @@ import pyarrow as pa
 
 from splitbrain.checkers import by_key
 from splitbrain.checkers.by_key import Finding
+from splitbrain.checkers.topology import shapes
+from splitbrain.checkers.topology.ops import CLAIM, DISCONNECT, LEAVE, LOOK, MAKES, OWN, PROJECT, REMOVES, Answered
+from splitbrain.checkers.topology.stranded import stranded
 from splitbrain.checkers.topology.structure import (
     Entity,
     Id,
@@ -44,33 +48,10 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
-MAKES: Final = ("declare", "bind")
-REMOVES: Final = ("delete", "unbind")
-CLAIM: Final = "claim"
-DISCONNECT: Final = "disconnect"
-OWN: Final = "own"
-LOOK: Final = "look"
-PROJECT: Final = "project"
-LEAVE: Final = "leave"
-"""Of the nemesis: a member leaves the cluster, whose queues go, though its process may serve on for a while."""
-
 ENOUGH: Final = 3
 """So many answers of `project` must show something, all if there are fewer."""
 
 _JUDGE: Final = by_key.Judge("topology", "certain intervals")
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """An op of a client: rows of its invocation and its completion, how it ended, its value and error."""
-
-    f: str
-    invoke: int
-    complete: int
-    type: str
-    asked: Any
-    value: Any
-    error: str
-    process: int
 
 
 class TopologyChecker(OfOneRun):
@@ -88,6 +69,10 @@ class TopologyChecker(OfOneRun):
 
     name = "topology"
     partition: Partition = "run"
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return (*MAKES, *REMOVES, CLAIM, DISCONNECT, OWN, LOOK, PROJECT)
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run."""
@@ -186,6 +171,7 @@ class _Run:
         self._removed: dict[Id, list[Call]] = {}
         self._may_have_ended: dict[Id, list[Call]] = {}
         self._passing: dict[Id, None] = {}
+        self._ends: dict[Id, dict[Id, None]] = {}
         self._left = _leaves(history)
         for op in self.ops:
             if op.type != "fail" and op.f in (*MAKES, *REMOVES):
@@ -193,6 +179,9 @@ class _Run:
                 calls_of.setdefault(id_of(op.asked), []).append(_call(op))
                 if goes_with_its_last_binding(op.asked):
                     self._passing[id_of(op.asked)] = None
+        for made in self.made:
+            if made[0] == "binding" and made[3] == "exchange" and ("exchange", made[1], made[4]) in self._passing:
+                self._ends.setdefault(source_of(made), {})["exchange", made[1], made[4]] = None
         self._claims()
 
     def _claims(self) -> None:
@@ -213,13 +202,15 @@ class _Run:
                     self._removed.setdefault(queue, []).append(ended[op.value])
 
     def _op(self, invoke: int, complete: int) -> Answered:
-        f, asked = str(cell(self.table, "f", invoke)), cell(self.table, "value", invoke)
+        f = str(cell(self.table, "f", invoke))
+        asked = shapes.asked(self.table, f, invoke)
         process = self.table["process"][invoke].as_py()
         if complete == OPEN:
             return Answered(f, invoke, NEVER, "info", asked, None, "", process)
-        value = cell(self.table, "value", complete) if f in (LOOK, PROJECT, CLAIM, DISCONNECT, OWN) else None
+        how = str(cell(self.table, "type", complete))
+        value = shapes.answered(self.table, f, complete) if how == "ok" else None
         error = cell(self.table, "error", complete) or ""
-        return Answered(f, invoke, complete, str(cell(self.table, "type", complete)), asked, value, error, process)
+        return Answered(f, invoke, complete, how, asked, value, error, process)
 
     def findings(self) -> Iterable[Finding]:
         """All anomalies."""
@@ -236,6 +227,7 @@ class _Run:
                 yield from self._vanished(op)
         yield from self._left_over()
         yield from self._lost_and_undead()
+        yield from stranded(self.table, self.ops)
 
     def not_again(self, entities: Iterable[Id]) -> list[Id]:
         """Those of these entities of which no declaration was acknowledged that began after all removals had."""
@@ -280,7 +272,7 @@ class _Run:
     def _poisoned(self, op: Answered) -> Iterable[Finding]:
         entity, code = id_of(op.asked), op.error.partition(":")[0]
         interval = np.array([op.invoke]), np.array([op.complete])
-        if code == "precondition_failed":
+        if code == "precondition_failed" and not self._may_differ(op):
             why = "as if there were one that differs, which no client declared"
         elif code == "not_found" and all(bool(self._is_there(need, *interval)[0]) for need in needs(entity)):
             why = f"although {' and '.join(map(words_for, needs(entity)))} was there"
@@ -290,6 +282,15 @@ class _Run:
             "poisoned",
             f"Poisoned: {words_for(entity)} was refused, {why}: {op.error} ({self._answer(op)}).",
             (op.invoke, op.complete),
+        )
+
+    def _may_differ(self, op: Answered) -> bool:
+        """Whether a client may have declared the same entity otherwise: an exchange of another type."""
+        entity = id_of(op.asked)
+        return any(
+            id_of(other.asked) == entity and other.asked != op.asked and other.invoke < op.complete
+            for other in self.ops
+            if other.f in MAKES and other.type != "fail"
         )
 
     def _locked(self, op: Answered) -> Iterable[Finding]:
@@ -387,13 +388,25 @@ class _Run:
     def _may_remove(self, entity: Id) -> list[Call]:
         """The calls by which it may have gone on its own: its connection ended, or it lost its last binding."""
         found = [*self._may_have_ended.get(entity, ()), *(self._left if entity[0] == "exclusive" else ())]
-        for passing in (each for each in (entity, *all_needs(entity)) if each in self._passing):
+        for passing in self._bound_to([each for each in (entity, *all_needs(entity)) if each in self._passing]):
             _, v, x = passing
             for removed, calls in self._removed.items():
                 is_end = removed[0] in ("queue", "exchange") and removed[1] == v
                 if is_end or (removed[0] == "binding" and removed[1:3] == (v, x)):
                     found.extend(calls)
         return found
+
+    def _bound_to(self, passing: Sequence[Id]) -> list[Id]:
+        """These exchanges, and those to which they may have been bound: with one of them goes what leads to it."""
+        found = dict.fromkeys(passing)
+        pending = list(passing)
+        while pending:
+            source = pending.pop()
+            for end in self._ends.get(source, ()):
+                if end not in found:
+                    found[end] = None
+                    pending.append(end)
+        return list(found)
 
     def _answer(self, op: Answered) -> str:
         return by_key.answer(self.table, op.complete)

@@ -33,15 +33,18 @@ class Call(NamedTuple):
 
 def holds(setting: Sequence[Call], undoing: Sequence[Call], begin: Ints, end: Ints) -> Bools:
     """In which of these intervals of rows certainly holds what `setting` brings about and `undoing` ends."""
-    certain = [call for call in setting if call.is_certain]
+    certain = sorted((call for call in setting if call.is_certain), key=lambda call: call.complete)
     if not certain:
         return np.zeros(len(begin), dtype=np.bool_)
     set_by = np.array([call.complete for call in certain], dtype=np.int64)
-    until = np.array([_undone(call, undoing) for call in certain], dtype=np.int64)
-    covered = (set_by[:, None] < begin[None, :]) & (until[:, None] > end[None, :])
-    return np.logical_or.reduce(covered, axis=0)
+    until = _undone(np.array([call.invoke for call in certain], dtype=np.int64), undoing)
+    longest = np.array([-1, *np.maximum.accumulate(until)], dtype=np.int64)  # of those that were set before a row
+    return longest[np.searchsorted(set_by, begin)] > end
 
 
-def _undone(call: Call, undoing: Sequence[Call]) -> int:
-    """The first row at which what a call brought about may have been ended."""
-    return min((other.invoke for other in undoing if other.complete >= call.invoke), default=NEVER)
+def _undone(begun: Ints, undoing: Sequence[Call]) -> Ints:
+    """For calls by their invocations, the first row at which what each brought about may have been ended."""
+    others = sorted(undoing, key=lambda call: call.complete)
+    invokes = np.array([call.invoke for call in others], dtype=np.int64)
+    earliest = np.array([*np.minimum.accumulate(invokes[::-1])[::-1], NEVER], dtype=np.int64)
+    return earliest[np.searchsorted(np.array([call.complete for call in others], dtype=np.int64), begun)]

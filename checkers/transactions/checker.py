@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from splitbrain.checkers import left_out
 from splitbrain.checkers.kernels import cpu_s
 from splitbrain.checkers.partitions import by_key
 from splitbrain.checkers.transactions.assumptions import Assumptions
@@ -27,8 +28,10 @@ from splitbrain.results.summarized import SummarizedHistory
 
 ALGORITHM: Final = "dependency graph"
 WEAK: Final = f"{ALGORITHM} and vector clocks"
-_JUDGED: Final = ("txn", "init")
+JUDGED: Final = ("txn", "init")
 """Functions of ops that are judged; the second one begins histories of predicates."""
+
+_NO_OTHERS: Final = "Leave those ops out of the history, or give them the function txn if they are transactions."
 
 _LISTED: Final = 20
 """The largest number of keys that a sentence or the evidence lists."""
@@ -81,6 +84,9 @@ class _Isolation:
             UsageError: an option is wrong, or names an unknown model or anomaly.
             HistoryFormatError: the history is not of this workload.
         """
+        return with_left_out(self._of_transactions(history, options), history)
+
+    def _of_transactions(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
         parts = list(by_key(history)) if has_several_keys(history) else [history]
@@ -90,12 +96,12 @@ class _Isolation:
         for part in parts:
             found = self._judged(part, expected, chosen.assumptions)
             verdicts.append(msgspec.structs.replace(found, key=part.column("key")[0].as_py()))
-        return merged(self.name, verdicts, by_process=_by_process(expected), of="key")
+        return merged(self.name, verdicts, by_process=by_process(expected), of="key")
 
     def _judged(self, history: pa.Table, expected: Expected, assumptions: Assumptions) -> Verdict:
         began_s = cpu_s()
         found = judged(history, self.workload, expected, assumptions)
-        return with_left_out(verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6)), history)
+        return verdict_of(self.name, found, expected, round(cpu_s() - began_s, 6))
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The one verdict."""
@@ -149,14 +155,22 @@ class Predicates(ClosedPredicate):
     name = "predicates"
     partition: Partition = "key"
 
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The functions of the ops that are judged."""
+        return JUDGED
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one universe."""
+        return self._of_transactions(history, options)
+
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The verdict on the run: broken universes first. One that proved too little does not matter beside others."""
         chosen = options_of(self.name, options)
         expected = Expected(chosen.consistency_models, chosen.anomalies)
-        return merged(self.name, list(verdicts), by_process=_by_process(expected))
+        return merged(self.name, list(verdicts), by_process=by_process(expected))
 
 
-def _by_process(expected: Expected) -> bool:
+def by_process(expected: Expected) -> bool:
     """Whether a history is judged by the order of processes, and not by real time, which includes it."""
     tags = {tag for tag in ("process", "realtime") for each in expected.proscribed if each.endswith(f"-{tag}")}
     return tags == {"process"}
@@ -170,19 +184,13 @@ def has_several_keys(history: pa.Table) -> bool:
 
 def with_left_out(verdict: Verdict, history: pa.Table) -> Verdict:
     """The verdict; inconclusive if clients did more than transactions, unless it is a violation."""
-    code, names = codes(history.column("f"))
-    calls = (numbers(history.column("process")) >= 0) & ~np.isin(code, [names.index(f) for f in _JUDGED if f in names])
-    kinds, invoke = codes(history.column("type")), "invoke"
-    calls &= kinds[0] == (kinds[1].index(invoke) if invoke in kinds[1] else -1)
-    if verdict.valid == "false" or not calls.any():
-        return verdict
-    others = ", ".join(sorted({str(names[each]) for each in code[calls].tolist()})[:_LISTED])
-    reason = Reason(
-        Code.NOT_JUDGED,
-        f"Not judged: {counted(int(np.count_nonzero(calls)), 'op')} of other functions than txn ({others:.80}).",
-        "Leave those ops out of the history, or give them the function txn if they are transactions.",
-    )
-    return msgspec.structs.replace(verdict, inconclusive=(reason, *verdict.inconclusive))
+    return with_others_than_transactions(verdict, left_out.calls_by_function(history))
+
+
+def with_others_than_transactions(verdict: Verdict, calls: Mapping[str, int]) -> Verdict:
+    """The same of a history of which only the number of ops of each function is known."""
+    others = {f: count for f, count in calls.items() if f not in JUDGED}
+    return left_out.with_others(verdict, others, nothing_else=True, advice=_NO_OTHERS) if others else verdict
 
 
 def options_of(checker: str, options: Mapping[str, Any]) -> Options:

@@ -2,8 +2,9 @@
 
 The relations are those of Elle's `consistency_model`, which cites for each of them Adya (1999), Adya, Liskov and O'Neil
 (2000), Bailis et al. (2013), Cerone, Bernardi and Gotsman (2015), Daudjee and Salem (2004, 2006), Liu et al. (2018),
-and Bernstein, Hadzilacos and Goodman (1987). Added are "garbage-read", a read of a value without a write,
-and the levels of Biswas and Enea (2019) with sessions, and what rules them out (`..transactions.weak`).
+and Bernstein, Hadzilacos and Goodman (1987). Added are "garbage-read", a read of a value without a write;
+that "predicate-read-miss" rules out snapshot isolation, as the universe was there before all snapshots; and the levels
+of Biswas and Enea (2019) with sessions, and what rules them out (`..transactions.weak`).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ PROSCRIBED: Final = _table(
     update-atomic: lost-update
     repeatable-read: G1 G2-item lost-update
     update-serializable: G1 G-update
-    snapshot-isolation: internal G1 G-SI G-nonadjacent
+    snapshot-isolation: internal G1 G-SI G-nonadjacent predicate-read-miss
     serializable: internal G1 G2 predicate-read-miss
     strong-serializable: G1 G1c-realtime G2-realtime
     strong-session-read-uncommitted: G0-process

@@ -26,7 +26,7 @@ from splitbrain.checkers.weaker.calls import NOTHING, Calls, Registers, read_cal
 from splitbrain.checkers.weaker.causal import Causality, guessed_sources
 from splitbrain.checkers.weaker.reads_from import ContradictionError, Deduction, Rule
 from splitbrain.checkers.weaker.work import STEPS, TIME_S, OutOfWorkError, Work
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 
 LINEARIZABILITY: Final = "linearizability"
@@ -116,6 +116,8 @@ def with_models(verdict: Verdict, history: pa.Table, options: Mapping[str, Any],
             calls = read_calls(history, model, chosen.functions)
         except HistoryFormatError as error:
             return _with(verdict, None, Answer(why_not=f"the processes of the run are no sessions ({error})"), work)
+        except UsageError:  # of a key beside the one that is violated: the verdict says so
+            return _with(verdict, None, Answer(why_not="the ops of another key cannot be judged"), work)
         return _with(verdict, calls, decide(calls, model, work), work)
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SimProcess:
-    """A process that runs until it is killed, or until one of its tasks fails.
+    """A process that runs until it is killed, or until one of its tasks or timers fails.
 
     Attributes:
         state: "running", "paused" or "stopped".
@@ -213,7 +213,10 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
 
 
 class GatedTimer:
-    """A timer whose callback waits until its process may do something; cancelled meanwhile, it never runs."""
+    """A timer whose callback waits until its process may do something; cancelled meanwhile, it never runs.
+
+    What the callback raises ends the process, as what a task of it raises.
+    """
 
     __slots__ = ("_callback", "_process", "_timer")
 
@@ -235,7 +238,10 @@ class GatedTimer:
     def _run(self) -> None:
         callback = self._callback
         if callback is not None:
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                self._process.end(error)
 
 
 class ProcessClock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from splitbrain.checkers.flags import Flags
 from splitbrain.checkers.registry import checker
@@ -179,6 +181,27 @@ def test_values_of_another_shape_are_refused_with_their_op(f: str, answer: Any, 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(UsageError, match="checker flags"):
         judge(Script(), f="x")
+
+
+def test_answers_that_name_no_node_are_not_taken_for_those_of_one() -> None:
+    ops: list[Op] = []
+    for enabled in (True, False):
+        answer = said(3) if enabled else said(changing=(3,))
+        ops += [Op(process=0, type="invoke", f="list-flags"), Op(process=0, type="ok", f="list-flags", value=answer)]
+    ask = [Op(process=0, type="invoke", f="enable-flag", value=3), Op(process=0, type="ok", f="enable-flag", value=3)]
+    script = Script()
+    script.ops = [structs.replace(op, index=index, time=index) for index, op in enumerate([*ask, *ops])]
+    assert judge(script).valid != "false"
+
+
+def test_thousands_of_answers_at_rest_cost_little() -> None:
+    script = Script(3)
+    script.call(0, "enable-flag", 1)
+    for number in range(3000):
+        listed(script, number % 3, 1, rest=True)
+    began_s = process_time()
+    assert judge(script).valid == "true"
+    assert process_time() - began_s < 2
 
 
 # --- against the definition ---------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ def test_a_fault_that_only_ops_without_a_node_met_met_no_load() -> None:
     assert "fault-met-no-load" in codes(run.judge(faults=["kill"], local=["read"], reads=[]))
 
 
-@pytest.mark.parametrize("name", ["rate", "time_limit_s", "concurrency", "op_timeout_s"])
+@pytest.mark.parametrize("name", ["rate", "concurrency"])
 def test_a_load_that_cannot_be_is_refused(name: str) -> None:
     for wrong in (0, -5):
         with pytest.raises(UsageError, match=rf"checker coverage: .*{name} must be more than 0"):

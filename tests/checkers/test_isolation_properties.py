@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.bank import Bank
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op, OpType
+
+from .support import Script
 
 Step = tuple[int, OpType, str, Any]
 """Process, type, function, value."""
@@ -272,3 +276,17 @@ def test_a_race_of_which_no_answer_shows_anything_proves_nothing() -> None:
 def test_a_read_of_registers_that_was_answered_by_nothing_saw_no_write() -> None:
     ops = at_once(("write", 0, 0), ("write", 1, 1), ("read", None, None), ("read", None, [None, 1]))
     assert judged("long-fork", ops).valid == "true"
+
+
+def test_many_banks_take_time_that_grows_with_their_number() -> None:
+    def spent_s(banks: int) -> float:
+        script = Script()
+        for key in range(banks):
+            script.call(0, "read", result={"0": 5}, key=str(key))
+        table = script.table()
+        began_s = time.process_time()
+        assert Bank().check(table, {}).figures["reads"] == banks
+        return time.process_time() - began_s
+
+    spent_s(100)
+    assert spent_s(24_000) < 8 * spent_s(6_000)

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from time import process_time
 from typing import Any
 
 import pytest
@@ -416,3 +417,17 @@ def test_an_exchange_may_be_declared_without_a_word_of_when_it_goes() -> None:
         Op(index=1, time=1, process=0, type="ok", f="declare-entity", value={"store": "tables"}),
     ]
     assert MigrationChecker().check(to_table(ops), {}).valid == "unknown"
+
+
+def test_thousands_of_answers_of_both_stores_cost_little() -> None:
+    def answer(number: int, store: str) -> Call:
+        return Call("look-at-entities", 2 * number, 2 * number + 1, 2 * number + 1, "ok", (), {"store": store})
+
+    half = 6000
+    calls = [answer(number, "tables" if number < half else "tree") for number in range(2 * half)]
+    calls.append(Call("migrate", 2 * half - 1, NEVER, NEVER, "info", (), None))
+    began_s = process_time()
+    assert not list(of_stores(calls))
+    assert process_time() - began_s < 1
+    calls.append(answer(2 * half, "tables"))
+    assert [finding.anomaly for finding in of_stores(calls)] == ["two-stores"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -11,11 +12,15 @@ from splitbrain.checkers.projections import Projections
 from splitbrain.checkers.tree import OUTCOMES, TreeOutcomes
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.history import Op
 from tests.checkers.telemetry import row, told
 
 Call = tuple[str, str, str | None, Any, Any]
-"""Node, function, key, value and result of an op that was ok; a result of `...` is one that was not."""
+"""Node, function, key, value and result of an op that was ok.
+
+A result of `...` is one that was not, "lost" one of unknown outcome.
+"""
 
 
 def history(*calls: Call, terms: dict[int, int] | None = None) -> Any:
@@ -24,7 +29,9 @@ def history(*calls: Call, terms: dict[int, int] | None = None) -> Any:
     for number, (node, f, key, value, result) in enumerate(calls):
         at = 2 * number
         invoked = Op(index=at, time=at, process=0, type="invoke", f=f, key=key, value=value, node=node)
-        ended = invoked.complete("fail", error="unavailable") if result is ... else invoked.complete("ok", result)
+        ended = invoked.complete("ok", result)
+        if result is ... or result == "lost":
+            ended = invoked.complete("fail" if result is ... else "info", error="unavailable")
         term = None if terms is None else terms.get(number)
         ops += [msgspec.structs.replace(invoked, time=ns(number + 0.5)), ended_at(ended, at + 1, number + 0.9, term)]
     return to_table(ops)
@@ -183,3 +190,51 @@ def test_each_outcome_of_ops_on_trees_is_counted_and_twice_each_is_enough() -> N
 def test_a_run_on_trees_that_lacks_an_outcome_is_unknown(missing: int) -> None:
     calls = [call for place, call in enumerate(TREE) if place != missing] * 3
     assert TreeOutcomes().check(history(*calls), {}).valid == "unknown"
+
+
+def test_kh15_a_value_that_was_or_may_have_been_written_again_is_not_taken_for_an_old_one() -> None:
+    again: Call = ("n1", "write", "k", 1, 1)
+    look: Call = ("n2", "read-projected", "k", None, 1)
+    calls = history(*ACKNOWLEDGED, again, look, GO, REST, terms={0: 2, 1: 3})
+    assert Projections().check(calls, told(*STARTED), {}).valid == "true"
+    lost: Call = ("n1", "write", "k", 1, "lost")
+    for between, valid in (((lost,), "true"), ((), "false")):
+        calls = history(*ACKNOWLEDGED, *between, look, GO, REST, terms={0: 2, 1: 3})
+        assert Projections().check(calls, told(*STARTED), {}).valid == valid
+
+
+def test_answers_that_name_no_node_are_not_taken_for_those_of_one() -> None:
+    nowhere = [(None, *call[1:]) for call in (*WHOLE, ("n1", "read-projected", "k", None, None))]
+    assert judged(*nowhere).valid == "true"  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("f", "result"), [("come-and-go", 7), ("come-and-go", [7]), ("compare", "k"), ("compare", None)]
+)
+def test_an_answer_that_is_none_of_its_op_is_refused_in_words(f: str, result: Any) -> None:
+    with pytest.raises(HistoryFormatError, match=f"the value of '{f}'"):
+        judged(*WHOLE, ("n1", f, "8", 8, result))
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "result"),
+    [
+        ("put", ["a", 1], ["ok", 5]),
+        ("put", ["a", 1], ["ok", [["a", 1]]]),
+        ("put", None, ["ok", [["a", 1, 1, 1, None]]]),
+        ("delete", "a", ["ok", 5]),
+    ],
+)
+def test_an_answer_of_a_tree_that_has_no_nodes_is_refused_in_words(f: str, value: Any, result: Any) -> None:
+    with pytest.raises(HistoryFormatError, match=r"op \d"):
+        TreeOutcomes().check(history(("n1", f, None, value, result)), {})
+
+
+def test_looking_up_a_key_that_was_written_often_costs_little() -> None:
+    many: list[Call] = [("n1", "write", "k", number, number) for number in range(4000)]
+    looks: list[Call] = [("n2", "read-projected", "k", None, 3999)] * 4000
+    calls = history(*many, *looks, terms=dict.fromkeys(range(4000), 2))
+    began_s = process_time()
+    found = Projections().check(calls, told(*[{**each, "time": ns(4000)} for each in STARTED[-2:]]), {})
+    assert found.figures["look_up"] == 4000
+    assert process_time() - began_s < 4

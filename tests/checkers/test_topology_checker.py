@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from time import process_time
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from splitbrain.checkers.topology import TopologyChecker
 from splitbrain.checkers.topology.structure import id_of, needs, routes_of
+from splitbrain.checkers.topology.timelines import NEVER, Call, holds
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.errors import UsageError
-from splitbrain.results.history import Op
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.history import HARNESS, Op
 from tests.checkers.support import Script
 
 V, U = ["vhost", "v"], ["user", "u"]
@@ -393,6 +396,50 @@ def test_a_queue_that_is_refused_for_a_connection_that_has_ended_is_locked() -> 
         assert judge(script.ops).anomalies == (("locked",) if ended else ())
 
 
+def refused(script: Script, at_s: float) -> None:
+    """Another connection claims the queue, and is refused."""
+    script.event(2, "invoke", "claim", ["v", "m"], time_s=at_s)
+    script.event(2, "fail", "claim", ["v", "m"], time_s=at_s + 0.1, error="resource_locked: queue 'm'")
+
+
+@pytest.mark.parametrize("how", ["ok", "info"])
+def test_a_queue_of_connections_that_all_ended_long_ago_is_stranded(how: Any) -> None:
+    """The claim, or the op after it, has an unknown outcome: its connection is closed then."""
+    for late_s, found in ((29.0, ()), (31.0, ("stranded",))):
+        script = made()
+        script.call(0, "claim", ["v", "m"], result="c1" if how == "ok" else None, how=how)
+        if how == "ok":
+            script.call(0, "own", how="info")
+        ended_s = script.ops[-1].time / 1e9
+        script.event(HARNESS, "info", "recovered", {"seconds": 1.0}, time_s=ended_s)
+        refused(script, ended_s + late_s)
+        assert judge(script.ops).anomalies == found
+
+
+@pytest.mark.parametrize("spoil", ["not healed", "never usable", "healed late", "open", "fail", "another one", "name"])
+def test_a_queue_is_not_stranded_while_a_connection_may_have_it_or_a_fault_may_be_to_blame(spoil: str) -> None:
+    script = made()
+    script.call(0, "claim", ["v", "m"], how="info")
+    if spoil == "open":
+        script.call(1, "claim", ["v", "m"], result="c2")
+    elif spoil == "fail":
+        script.call(1, "claim", ["v", "m"], result="c2")
+        script.call(1, "own", how="fail", error="no_leader: n1 knew none")
+    elif spoil == "another one":
+        script.event(3, "invoke", "claim", ["v", "m"])
+    healed_s = script.ops[-1].time / 1e9 + (40 if spoil == "healed late" else 0)
+    if spoil != "not healed":
+        seconds = None if spoil == "never usable" else 1.0
+        script.event(HARNESS, "info", "recovered", {"seconds": seconds}, time_s=healed_s)
+    if spoil == "name":
+        script.event(2, "invoke", "claim", ["v", "q"], time_s=60)
+        script.event(2, "fail", "claim", ["v", "q"], time_s=60, error="resource_locked: queue 'q'")
+    else:
+        refused(script, 60)
+    wanted = ("locked",) if spoil == "name" else ()
+    assert judge(script.ops).anomalies == wanted
+
+
 class Connections:
     """A correct broker of two vhosts: queues of connections, which also end when nobody is looking.
 
@@ -555,3 +602,87 @@ def test_a_headers_exchange_leads_by_the_numbers_of_bindings_and_a_policy_needs_
         bound = [*there, ["binding", "v", "h", "queue", "q", "any", number]]
         assert routes_of(bound, [["v", "h", "k"]]) == [["v", "h", "k", queues]]
     assert needs(("policy", "v", "p")) == needs(("exclusive", "v", "m", "c1")) == (("vhost", "v"),)
+
+
+def test_db_2_an_exchange_that_deletes_itself_goes_when_the_only_exchange_that_it_is_bound_to_does() -> None:
+    first, second = ["exchange", "v", "a", "fanout", True], ["exchange", "v", "b", "fanout", True]
+    script = Script()
+    for entity in (V, Q, first, second):
+        script.call(0, "declare", entity)
+    for binding in (["binding", "v", "a", "exchange", "b", "", 0], ["binding", "v", "b", "queue", "q", "", 0]):
+        script.call(0, "bind", binding)
+    script.call(0, "look", result=[V, Q])
+    assert judge(script.ops).anomalies == ("lost",)
+    script.ops.pop()
+    script.ops.pop()
+    script.call(0, "unbind", ["binding", "v", "b", "queue", "q", "", 0])
+    script.call(0, "look", result=[V, Q])
+    assert judge(script.ops).valid != "false"
+
+
+def test_an_exchange_is_refused_with_reason_if_one_of_another_type_may_be_there() -> None:
+    script = made()
+    script.call(0, "declare", [*X[:3], "topic"], how="fail", error="precondition_failed: it differs")
+    script.call(0, "look", result=ALL)
+    assert judge(script.ops).valid == "true"
+
+
+NONSENSE: list[tuple[str, Any, Any]] = [
+    ("declare", 5, None),
+    ("declare", [], None),
+    ("bind", B[:-1], None),
+    ("declare", ["queue", "v", {"name": "q"}], None),
+    ("claim", ["v"], "c"),
+    ("look", None, 7),
+    ("look", None, [[]]),
+    ("look", None, [["exchange", "v", "x"]]),
+    ("project", None, {"tree": [], "tables": []}),
+    ("project", None, {"tree": [], "tables": [["binding", "v"]], "routes": []}),
+    ("own", None, ["c", "x0"]),
+]
+
+
+@pytest.mark.parametrize(("f", "asked", "answer"), NONSENSE)
+def test_a_value_that_is_none_of_its_op_is_refused_in_words(f: str, asked: Any, answer: Any) -> None:
+    script = made()
+    script.call(0, f, asked, answer)
+    with pytest.raises(HistoryFormatError, match=r"op \d+"):
+        judge(script.ops)
+
+
+def test_when_an_entity_is_certainly_there_is_what_each_pair_of_calls_says() -> None:
+    def held(setting: list[Call], undoing: list[Call], begin: int, end: int) -> bool:
+        return any(
+            call.is_certain
+            and call.complete < begin
+            and all(other.complete < call.invoke or other.invoke > end for other in undoing)
+            for call in setting
+        )
+
+    rng = random.Random("pairs of calls")
+    seen: set[bool] = set()
+    for _ in range(300):
+        ends = [sorted(rng.sample(range(40), 2)) for _ in range(12)]
+        some = [Call(begin, NEVER if rng.random() < 0.2 else end) for begin, end in ends]
+        at, last = sorted(rng.sample(range(13), 2))
+        intervals = np.array(ends[at:last], dtype=np.int64)
+        found = holds(some[:at], some[last:], intervals[:, 0], intervals[:, 1])
+        expected = [held(some[:at], some[last:], *each) for each in ends[at:last]]
+        assert found.tolist() == expected
+        seen.update(expected)
+    assert len(seen) == 2
+
+
+def test_thousands_of_changes_of_few_entities_cost_little() -> None:
+    script = Script()
+    for entity in (V, X, Q):
+        script.call(0, "declare", entity)
+    for number in range(6000):
+        script.call(0, "bind", B)
+        if number % 10 == 0:
+            script.call(0, "look", result=[V, X, Q, B])
+        script.call(0, "unbind", B)
+    script.call(0, "look", result=[V, X, Q])
+    began_s = process_time()
+    assert judge(script.ops).valid != "false"
+    assert process_time() - began_s < 2

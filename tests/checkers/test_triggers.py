@@ -122,3 +122,20 @@ def test_an_answer_of_another_shape_is_refused() -> None:
         Triggers().check(script.table(), {})
     with pytest.raises(UsageError, match="takes the option read_runs"):
         Triggers().check(Script().table(), {"other": 1})
+
+
+def test_what_is_taken_back_shows_also_beside_an_answer_that_overlaps_with_both() -> None:
+    """The one in between shows little, which is no wonder: it was asked for before the first one was answered."""
+    script = Script()
+    for process, how, runs in (
+        (0, "invoke", None),
+        (1, "invoke", None),
+        (0, "ok", TWO),
+        (2, "invoke", None),
+        (1, "ok", ONE),
+        (2, "ok", ONE),
+    ):
+        value: Any = False if runs is None else {"changes": 2, "runs": runs}
+        script.event(process, how, "read-runs", value, key="7")  # pyright: ignore[reportArgumentType]
+    found = Triggers().check(script.table(), {})
+    assert (found.valid, found.anomalies, found.evidence["ops"]) == ("false", ("taken-back",), [2, 5])

@@ -146,12 +146,12 @@ def test_where_waiting_keys_hold_too_much_a_turn_has_no_end() -> None:
     assert sum(len(key.turns) > 1 for key in keys) == 2
 
 
-def test_a_key_that_breaks_breaks_alone_and_a_wrong_request_is_raised() -> None:
+@pytest.mark.parametrize("error", [ValueError("oh"), UsageError("no such function")])
+def test_a_key_that_breaks_or_is_wrong_keeps_no_other_from_its_verdict(error: Exception) -> None:
     clock = Clock()
-    broken, bad = Key("broken", "true", clock, error=ValueError("oh")), Key("bad", "false", clock)
+    broken, bad = Key("broken", "true", clock, error=error), Key("bad", "false", clock)
     assert judged(clock, broken, bad) == ["unknown", "false"]
-    with pytest.raises(UsageError):
-        judged(clock, Key("wrong", "true", clock, error=UsageError("no such function")))
+    assert judged(clock, bad, broken) == ["false", "unknown"]
 
 
 # --- of linearizable --------------------------------------------------------------------------------------------------

@@ -193,3 +193,21 @@ def test_steps_that_are_quick_are_not_shown() -> None:
     with Steps(1, shown) as steps:
         steps.enter("reading a")
     assert shown.getvalue() == ""
+
+
+@pytest.mark.parametrize("wrong", ["a", "z"])
+def test_a_key_that_cannot_be_judged_hides_no_violation_of_another(
+    tmp_path: Path, splitbrain: Splitbrain, wrong: str
+) -> None:
+    ops = [("write", "m", 1, 1), ("read", "m", None, 2), ("swap", wrong, 1, 1)]
+    events = [
+        {"process": 0, "type": how, "f": f, "key": key, "value": value}
+        for f, key, asked, answered in ops
+        for how, value in (("invoke", asked), ("ok", answered))
+    ]
+    (tmp_path / "h.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    found = splitbrain("check", "h.jsonl", "--model", "register")
+    assert found.code == 1
+    assert f"Key '{wrong}' could not be judged: model 'register' does not know 'swap'" in found.out
+    (tmp_path / "h.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events if event["f"] != "read"))
+    assert splitbrain("check", "h.jsonl", "--model", "register").code == 254

@@ -103,6 +103,28 @@ def test_what_a_node_tells_after_its_end_goes_into_no_other_file(tmp_path: Path)
     assert (tmp_path / "other").read_bytes() == b""
 
 
+def test_a_timer_that_fails_stops_the_node_as_a_task_does(tmp_path: Path) -> None:
+    """The event loop alone would log it, and the node would go on with whatever was left half done."""
+
+    async def check() -> None:
+        failures = list[BaseException]()
+        world = RealWorld(tmp_path, "n1", failures.append)
+        error, rung = KeyError("lost"), list[str]()
+
+        def fails() -> None:
+            raise error
+
+        world.runtime.clock.call_later(0, fails)
+        world.runtime.clock.call_later(0, fails).cancel()
+        world.runtime.clock.call_later(0, lambda: rung.append("rings"))
+        await asyncio.sleep(0.05)
+        await world.close()
+        assert failures == [error]
+        assert rung == ["rings"]
+
+    asyncio.run(check())
+
+
 def test_no_task_goes_on_while_another_one_ends(tmp_path: Path) -> None:
     """What a node does after its "stop" would contradict it: n1 wrote of a commit there, on a busy machine."""
 

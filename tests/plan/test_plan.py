@@ -170,7 +170,7 @@ def test_a_scripted_test_asks_for_no_coverage_beyond_its_plan() -> None:
     assert linearizable == specs[0]
     asked = {name: value for name, value in coverage.options.items() if name != "load"}
     judges = ["linearizable"]
-    little = {"fs": [], "faults": False, "floors": False}
+    little: dict[str, Any] = {"fs": [], "faults": False, "floors": False}
     assert asked == {**little, "max_stall_share": 1, "judges": judges, "ended": True}
     assert scripted(scripted(test, plan), plan).name == "memory-plan"
 

@@ -105,6 +105,35 @@ def test_a_node_does_what_it_does_at_a_stop_and_nothing_after_that(play: Any) ->
     play(scenario)
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_timer_that_fails_ends_its_node_and_not_the_simulation(play: Any, paused: bool) -> None:
+    async def scenario(machine: Machine) -> None:
+        handed = machine.world
+
+        def fails() -> None:
+            handed.log("rings")
+            raise KeyError("a message that is not there")
+
+        handed.clock.call_later(SECOND, fails)
+        handed.clock.call_later(SECOND + 1000, lambda: handed.log("rings as well"))
+        process = machine.host.process
+        assert process is not None
+        if paused:
+            process.pause()
+        await machine.clock.sleep_ns(2 * SECOND)
+        if paused:
+            assert machine.said == []
+            process.resume()
+        await machine.clock.sleep_ns(SECOND)
+        assert machine.said == ["rings", "stops: KeyError: 'a message that is not there'", "last words"]
+        status = machine.host.status()
+        assert (status.state, status.evidence["exit"]) == ("stopped", "KeyError: 'a message that is not there'")
+        machine.start()
+        assert machine.host.status().state == "running"
+
+    play(scenario)
+
+
 def test_a_node_that_says_nothing_ends_at_once_and_one_that_ended_stays_so(play: Any) -> None:
     async def scenario(machine: Machine) -> None:
         assert await machine.stop() == (False, 0.0)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine
+from splitbrain.checkers.spark.by_keys import STORES_MAX
 from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.pipeline import judge_runs
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.results.arrow import from_table, to_table, write_parquet
+from splitbrain.results.history import Mop, Op
 from splitbrain.results.rundir import RunDir
 from splitbrain.results.store import Store
 from tests.checkers.transactions.brute_force import ops_of
@@ -26,6 +32,7 @@ pytestmark = pytest.mark.spark
 
 SMALL = Sizes(run_rows=0, graph_rows=0, bucket_rows=400, piece_rows=60, piece_edges=300)
 STATS = CheckerSpec("stats")
+DEPENDENCIES = re.compile(r"[0-9]+ dependencies")
 
 
 def run_of(folder: Path, seed: int, table: pa.Table, *specs: CheckerSpec) -> RunDir:
@@ -107,3 +114,73 @@ def test_weak_levels_and_runs_below_the_size_are_judged_in_one_piece(spark: Spar
         [verdict] = found[run.path]
         assert "by_key" not in verdict.evidence
         assert timeless([verdict]) == timeless(whole(run))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["list-append", "rw-register"])
+def test_independent_keys_and_ops_of_other_functions_are_told_as_in_this_process(
+    spark: Spark, tmp_path: Path, workload: str
+) -> None:
+    kind = "list-append" if workload == "list-append" else "rw-register"
+    serial = serially(kind, 40)
+    broken: Stores = {"z": from_table(combined(5, kind, 15)), "a": serial, None: strange(3)}
+    sound: Stores = {"a": serial, "b": serially(kind, 20), None: strange(2)}
+    spec = CheckerSpec(workload, {"consistency_models": ["strict-serializable"]})
+    single: Stores = {"a": serial + strange(1)}
+    for seed, (given, violated) in enumerate([(broken, True), (sound, False), (single, False)]):
+        run = run_of(tmp_path, seed, interleaved(given), spec)
+        [ours] = judge_runs(spark.session, [run.path], sizes=SMALL)[run.path]
+        [expected] = whole(run)
+        assert not differences(ours, expected), seed
+        assert (ours.valid == "false", ours.anomalies) == (violated, expected.anomalies)
+        ours_said, said = (DEPENDENCIES.sub("", each.sentence) for each in (ours, expected))  # derived ones may differ
+        assert ours_said == said
+        assert ours.figures.get("not_judged") == expected.figures.get("not_judged")
+        assert ours.figures.get("independent_keys") == expected.figures.get("independent_keys")
+        assert "by_key" in ours.evidence
+        assert (ours.evidence.get("key"), ours.evidence.get("keys")) == (
+            expected.evidence.get("key"),
+            expected.evidence.get("keys"),
+        )
+
+
+@pytest.mark.slow
+def test_many_independent_keys_are_judged_in_one_piece(spark: Spark, tmp_path: Path) -> None:
+    ops = from_table(combined(6, "list-append", 0))
+    stores: Stores = {str(key): ops for key in range(STORES_MAX + 1)}
+    run = run_of(tmp_path, 1, interleaved(stores), CheckerSpec("list-append"))
+    [verdict] = judge_runs(spark.session, [run.path], sizes=SMALL)[run.path]
+    assert "by_key" not in verdict.evidence
+    assert timeless([verdict]) == timeless(whole(run))
+
+
+Stores: TypeAlias = Mapping[str | None, Sequence[Op]]
+"""Ops by key."""
+
+
+def serially(workload: str, count: int) -> list[Op]:
+    """Transactions one after the other: one that writes, and one that reads what was written until then."""
+    found: list[Op] = []
+    for number in range(1, count + 1):
+        write = Mop("append" if workload == "list-append" else "w", "x", number)
+        read = Mop("r", "x", values=tuple(range(1, number + 1))) if write.f == "append" else Mop("r", "x", number)
+        for asked, answered in ((write, write), (Mop("r", "x"), read)):
+            op = Op(process=len(found) % 3, type="invoke", f="txn", mops=(asked,))
+            found += [op, msgspec.structs.replace(op.complete("ok", None), mops=(answered,))]
+    return found
+
+
+def strange(count: int) -> list[Op]:
+    """Ops of another function than transactions."""
+    ops = [Op(process=5000 + number, type="invoke", f="transact") for number in range(count)]
+    return [each for op in ops for each in (op, op.complete("ok", None))]
+
+
+def interleaved(stores: Stores) -> pa.Table:
+    """The ops of stores as one history; each has clients of its own."""
+    named = [
+        [msgspec.structs.replace(op, key=key, process=op.process + 10_000 * place) for op in ops if op.process >= 0]
+        for place, (key, ops) in enumerate(stores.items())
+    ]
+    together = [op for some in zip_longest(*named) for op in some if op is not None]
+    return to_table([msgspec.structs.replace(op, index=index, time=index) for index, op in enumerate(together)])

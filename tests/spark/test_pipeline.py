@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +15,7 @@ from splitbrain.checkers.spark.hot_keys import Sizes
 from splitbrain.checkers.spark.pipeline import judge_apart, judge_runs
 from splitbrain.checkers.spark.session import Spark
 from splitbrain.checkers.stored import Unjudged, specs_for
-from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
 from splitbrain.results import arrow
 from splitbrain.results.errors import DamagedRunError
 from splitbrain.results.history import Mop, Op
@@ -146,13 +148,35 @@ def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp
 
 @pytest.mark.slow
 @IN_GROUPS
-def test_a_wrong_request_of_one_key_is_no_verdict_on_the_others(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
-    ops = [*register_history(1, 2, 20, stale=[0]), *set_history(1)]
-    run = stored(Store(tmp_path / "store"), "mixed", 1, numbered(ops), REGISTER[:1])
-    [inline] = engine.judge_each(run.history(), specs_for(run))
-    [found] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
-    assert (inline.valid, found.valid) == ("unknown", "unknown")
-    assert found.sentence == inline.sentence
+def test_a_wrong_request_of_one_key_hides_no_violation_of_another(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
+    store, runs = Store(tmp_path / "store"), list[RunDir]()
+    good, bad = register_history(1, 1, 20), register_history(1, 1, 20, stale=[0])
+    for number, (key, judged_too) in enumerate([("a", bad), ("z", bad), ("a", good), (None, good)]):
+        ops = [*judged_too, *[msgspec.structs.replace(op, key=key) for op in set_history(3)]]
+        sets = [msgspec.structs.replace(op, key="of a set") for op in set_history(3, lost=[1])]
+        wrong_set = numbered(keyed("wrong set"))
+        wrong_set = [msgspec.structs.replace(op, f="add", value="x") for op in wrong_set]
+        specs = [*REGISTER[:1], CheckerSpec("set")]
+        runs.append(stored(store, "mixed", number, numbered([*ops, *sets, *wrong_set]), specs))
+    found = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
+    for run in runs:
+        inline = engine.judge_each(run.history(), specs_for(run))
+        assert _without_tracebacks(found[run.path]) == _without_tracebacks(inline), run
+    assert [found[run.path][0].valid for run in runs] == ["false", "false", "unknown", "unknown"]
+    assert "Key 'a' could not be judged: model 'cas-register' does not know 'add'" in found[runs[0].path][0].sentence
+    assert "cannot judge this run: model 'cas-register' does not know 'add'" in found[runs[2].path][0].sentence
+    assert [found[run.path][1].valid for run in runs] == ["false"] * 4
+    assert "Key '0' could not be judged: " in found[runs[0].path][1].sentence
+    assert "wrong set" in [crash["key"] for crash in found[runs[0].path][1].evidence["crashes"]]
+
+
+def _without_tracebacks(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts without the ways on which they came about."""
+    plain = timeless(verdicts)
+    for verdict in plain:
+        for crash in verdict.get("evidence", {}).get("crashes", ()):
+            crash["traceback"] = ""
+    return plain
 
 
 @pytest.mark.slow

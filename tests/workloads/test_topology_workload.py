@@ -12,7 +12,7 @@ from splitbrain.cluster.tree import NEWEST_VERSION
 from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.harness.systems.metadata_session import MetadataSession
 from splitbrain.workloads.catalogue import build
-from splitbrain.workloads.topology import ROUTED_KEYS, names
+from splitbrain.workloads.topology import CLAIMED, ROUTED_KEYS, VHOSTS, names
 from tests.cluster.support import World, eventually, in_cluster
 from tests.workloads.support import drive, invocations
 
@@ -25,7 +25,10 @@ def test_in_the_end_every_name_is_declared_again_after_what_it_needs_and_every_c
     history = drive(final, apart_ns=50_000_000)
     ops = invocations(history)
     assert [op.value for op in ops if op.f == "declare"] == names()
-    for f in ("look", "project"):
+    assert [op.value for op in ops if op.f == "claim"] == [[v, q] for v in VHOSTS for q in CLAIMED]
+    order = [op.f for op in ops]
+    assert order.index("claim") > len(order) - 1 - order[::-1].index("disconnect"), "all connections have ended by then"
+    for f in ("disconnect", "look", "project"):
         assert sorted(op.process for op in ops if op.f == f) == list(range(10))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +29,10 @@ SELECTED: Final = "selected"
 
 INITIAL: Final = "initial"
 """The rule of a step that rests on which version of an object is the first one."""
+
+
+_ENOUGH: Final = 3
+"""Versions of an object that fit a read: two are too many to know which it saw, and one may be the reader's own."""
 
 
 class Read(NamedTuple):
@@ -70,6 +75,13 @@ class _Inferring:
         self._columns = universe.transactions
         self._number = {key: number for number, key in enumerate(self._columns.key_names)}
         self._matching: dict[tuple[str, str], bool] = {}
+        self._hidden: dict[tuple[str, str], list[Version]] = {}
+        self._by_text: dict[tuple[str, str], list[Version]] = {}
+        for key, versions in universe.versions.items():
+            for version in versions:
+                same = self._by_text.setdefault((key, version.text), [])
+                if len(same) < _ENOUGH:
+                    same.append(version)
         self._why: dict[tuple[int, int, int], Because] = {}
         self._flaws: dict[str, list[Case]] = {}
 
@@ -153,16 +165,31 @@ class _Inferring:
 
     def _selected(self, read: Read) -> Version | None:
         """The version that a read must have selected; None if it is not known. Reads that are wrong are kept."""
-        candidates = self._universe.candidates(read.transaction, read.key)
+        fitting = [each for each in self._fitting(read) if each.writer != read.transaction]
         if read.text is None:
-            fitting = [each for each in candidates if not self._matches(read.predicate or "", each.text)]
             if not fitting:
+                candidates = self._universe.candidates(read.transaction, read.key)
                 self._flaw("predicate-read-miss", read, *self._writes(candidates))
         else:
-            fitting = [each for each in candidates if each.text == read.text]
             if not fitting and not self._unexplained(read, read.text) and read.text == ABSENT:
                 return UNBORN
         return fitting[0] if len(fitting) == 1 else None
+
+    def _fitting(self, read: Read) -> list[Version]:
+        """The first versions of an object that fit a read, the reader's own among them; more than two tell no more.
+
+        They are looked for once for each answer, so that an object with many versions costs little.
+        """
+        if read.text is not None:
+            is_new = read.text == ABSENT and read.key not in self._universe.versions
+            return [UNBORN] if is_new else self._by_text.get((read.key, read.text), [])
+        predicate = read.predicate or ""
+        found = self._hidden.get((read.key, predicate))
+        if found is None:
+            every = self._universe.versions.get(read.key, [UNBORN])
+            hidden = (each for each in every if not self._matches(predicate, each.text))
+            found = self._hidden[read.key, predicate] = list(islice(hidden, _ENOUGH))
+        return found
 
     def _unexplained(self, read: Read, text: str) -> bool:
         """Keep what is wrong with a read of what no transaction left behind; whether anything is."""

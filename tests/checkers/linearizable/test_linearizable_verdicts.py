@@ -247,7 +247,7 @@ def test_a_workload_is_refused_only_if_its_model_lacks_a_function_that_is_judged
     [
         ({}, "model"),
         ({"model": "register", "tme_limit_s": 3}, "tme_limit_s"),
-        ({"model": "register", "time_limit_s": 0}, "must be positive"),
+        ({"model": "register", "time_limit_s": 0}, "must be a number of seconds above 0"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], words: str) -> None:
@@ -400,5 +400,5 @@ def test_ops_of_which_none_was_acknowledged_are_no_pass() -> None:
     judged = [Linearizable().check(to_table(history(each)), REGISTER) for each in (lost, call(1, 1.0, "read", key="b"))]
     [reason] = Linearizable().merge(judged, REGISTER).inconclusive
     assert reason.code == "nothing-ok"
-    seen = Linearizable().check(to_table(history(W3, done(W3, 11.9, 3))), REGISTER)
+    seen = Linearizable().check(to_table(history(W3, done(W3, 11.9, 3), R, done(R, 12.4, 3))), REGISTER)
     assert Linearizable().merge([*judged, seen], REGISTER).inconclusive == ()

@@ -69,4 +69,4 @@ def test_ops_of_another_function_than_txn_keep_a_verdict_from_a_pass(tmp_path: P
     assert found.valid == "true"
     [reason] = found.inconclusive
     assert reason.code == Code.NOT_JUDGED
-    assert reason.sentence == "Not judged: 1 op of other functions than txn (transact)."
+    assert reason.sentence == "1 op of the function 'transact' is not judged by this checker."
