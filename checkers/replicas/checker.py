@@ -72,6 +72,10 @@ class Replicas(OfOneRun):
             UsageError: an option is wrong.
             HistoryFormatError: an answer makes no sense.
         """
+        if unknown := sorted(set(options) - {"target", "settle_s", "quiet_s", "recovery_s"}):
+            raise UsageError(
+                f"checker {self.name} takes target, settle_s, quiet_s and recovery_s, not {', '.join(unknown)}."
+            )
         target: Any = options.get("target")
         if isinstance(target, bool) or not isinstance(target, int) or target < 1:
             raise UsageError(f"checker {self.name}: option 'target' must be a whole number from 1 on, not {target!r}.")

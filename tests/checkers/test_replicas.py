@@ -14,6 +14,7 @@ from msgspec import structs
 from splitbrain.checkers.replicas import Replicas
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import from_table, to_table
+from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 
 OPTIONS = {"target": 3, "settle_s": 0, "quiet_s": 3}
@@ -280,3 +281,8 @@ def test_a_run_is_a_pass_also_if_a_fault_was_too_brief_for_a_replacement_and_the
     assert verdict.sentence.endswith("1 fault did not last for so long that a node counts as failed.")
     assert judged(look("123", 0), *brief).valid == "unknown"
     assert Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 3}).valid == "unknown"
+
+
+def test_an_option_that_it_does_not_know_is_refused() -> None:
+    with pytest.raises(UsageError, match="not quiet"):
+        Replicas().check(history(*REST), {**OPTIONS, "quiet": 3})
