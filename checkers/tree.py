@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.verdict import OfOneRun, Partition, Verdict
 from splitbrain.results.calls import Calls, cell, client_calls, shaped
+from splitbrain.results.errors import UsageError
 from splitbrain.results.reasons import Code, Reason
 
 OUTCOMES: Final = (
@@ -58,7 +59,14 @@ class TreeOutcomes(OfOneRun):
         return ("get", "list", "txn", "put", "delete")
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Count what the ops of one run came to."""
+        """Count what the ops of one run came to.
+
+        Raises:
+            UsageError: there is an option.
+            HistoryFormatError: an answer has no nodes where it should.
+        """
+        if options:
+            raise UsageError(f"checker tree takes no options, not {', '.join(sorted(options))}.")
         calls = client_calls(history)
         counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         answered = 0

@@ -1,7 +1,7 @@
 """Maintained replicas: queues keep their target of live replicas, and change one member at a time (S001; CMR-3).
 
     short      in the end, with all healed and nothing changing for long, a queue has fewer replicas than its target,
-               though there are nodes
+               though there are nodes that are not drained
     unserved   in the end, with all healed and nothing changing for long, a queue took nothing more of what a client put
                in, but what others did: the client's node does not find the replica that leads
     two        two changes of members were under way at once, or one changed more than its member
@@ -77,6 +77,10 @@ class Replicas(OfOneRun):
             UsageError: an option is wrong.
             HistoryFormatError: an answer makes no sense.
         """
+        if unknown := sorted(set(options) - {"target", "settle_s", "quiet_s", "recovery_s"}):
+            raise UsageError(
+                f"checker {self.name} takes target, settle_s, quiet_s and recovery_s, not {', '.join(unknown)}."
+            )
         target: Any = options.get("target")
         if isinstance(target, bool) or not isinstance(target, int) or target < 1:
             raise UsageError(f"checker {self.name}: option 'target' must be a whole number from 1 on, not {target!r}.")
@@ -176,9 +180,9 @@ class _Judge:
 
     def _short(self) -> Iterator[Finding]:
         for name, look in self.quiet.items():
-            live = [member for member in look.seen.members if member in look.seen.cluster]
-            wanted = min(self.target, len(look.seen.cluster))
-            if len(live) < wanted:
+            live = self._live(look)
+            spare = self._spare(look, self.rests[name][0])
+            if len(live) < min(self.target, len(live) + len(spare)):
                 yield Finding(
                     "short",
                     f"Short of replicas: queue {name} is on {', '.join(live) or 'no node'} at "
@@ -186,6 +190,22 @@ class _Judge:
                     f"the cluster has {counted(len(look.seen.cluster), 'member')}.",
                     (look.ended,),
                 )
+
+    def _live(self, look: Look) -> list[str]:
+        return [member for member in look.seen.members if member in look.seen.cluster]
+
+    def _spare(self, look: Look, from_ns: int) -> list[str]:
+        """The nodes without a replica of a queue that were certainly not drained since some time."""
+        others = [node for node in look.seen.cluster if node not in look.seen.members]
+        return [node for node in others if not self._may_be_drained(node, from_ns)]
+
+    def _may_be_drained(self, node: str, from_ns: int) -> bool:
+        certain = [each for each in self.reading.revivals if each.node == node and each.is_certain]
+        back = [each for each in certain if self.time[each.ended] <= from_ns]
+        return any(
+            drain.node == node and drain.may_be and not any(each.begun > drain.ended for each in back)
+            for drain in self.reading.drains
+        )
 
     def _unserved(self) -> Iterator[Finding]:
         for name, (from_ns, to_ns) in self.rests.items():
@@ -233,6 +253,15 @@ class _Judge:
                 Code.NOT_EXERCISED,
                 f"Queue {restless} did not come to rest: it is not known whether the target would be reached.",
             )
+        for name, look in self.quiet.items():
+            live = self._live(look)
+            if len(live) < min(self.target, len(look.seen.cluster)) and not self._spare(look, self.rests[name][0]):
+                yield Reason(
+                    Code.NOT_EXERCISED,
+                    f"Queue {name} has {counted(len(live), 'live replica')}, and all other nodes may still be drained: "
+                    "it is not known whether the target would be reached.",
+                    "Revive all nodes before the end.",
+                )
         if not figures["replaced"] and not figures["brief"]:
             yield Reason(Code.NO_OCCASION, "No replica was added without an operator: no change was needed.")
 

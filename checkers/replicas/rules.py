@@ -107,7 +107,7 @@ class Rules(msgspec.Struct, frozen=True):
     def _dip(self, every: Sequence[Step]) -> Iterator[Finding]:
         for step in every:
             change, before = step.change, step.before
-            if before is None or not _automated(change, "shrink") or change.member not in self.stayed:
+            if before is None or not _automated(change, "shrink") or change.member not in self._stayed(step):
                 continue
             seen = before.seen
             left = [member for member in seen.members if member in seen.cluster and member != change.member]
@@ -145,7 +145,8 @@ class Rules(msgspec.Struct, frozen=True):
             before = step.before
             if before is None or not _automated(step.change, "grow"):
                 continue
-            live = [member for member in before.seen.members if member in self.stayed]
+            stayed = self._stayed(step)
+            live = [member for member in before.seen.members if member in stayed]
             if len(live) >= self.target and self.is_calm(before.begun, step.first.ended):
                 yield Finding(
                     "exceeds",
@@ -158,7 +159,7 @@ class Rules(msgspec.Struct, frozen=True):
     def _extra(self, every: Sequence[Step]) -> Iterator[Finding]:
         for step in every:
             before = step.before
-            if before is None or not _automated(step.change, "shrink") or step.change.member not in self.stayed:
+            if before is None or not _automated(step.change, "shrink") or step.change.member not in self._stayed(step):
                 continue
             if self.is_calm(before.begun, step.first.ended):
                 yield Finding(
@@ -171,7 +172,7 @@ class Rules(msgspec.Struct, frozen=True):
     def _hasty(self, every: Sequence[Step]) -> Iterator[Finding]:
         for step in every:
             before, change = step.before, step.change
-            if before is None or change.by != "automation" or not self.stayed.issuperset(before.seen.members):
+            if before is None or change.by != "automation" or not self._stayed(step).issuperset(before.seen.members):
                 continue
             enough = len(before.seen.members) >= self.target
             if enough and not self.may_have_failed(before.begun, step.first.ended):
@@ -183,6 +184,10 @@ class Rules(msgspec.Struct, frozen=True):
                     f"fault had lasted for so long that a node counts as failed. The target is {self.target}.",
                     (before.ended, step.first.ended),
                 )
+
+    def _stayed(self, step: Step) -> frozenset[str]:
+        """Members of the cluster to the end, and when a change had begun: of looks at once any may be the last."""
+        return self.stayed.intersection(step.first.seen.cluster)
 
     @property
     def _named(self) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -31,7 +31,7 @@ from splitbrain.results.columns import codes, numbers
 
 _S: Final = 1e9
 _BEFORE: Final = -1.0
-"""When the value at the beginning was written: before all times."""
+"""When the value at the beginning was written: before all rows."""
 
 
 class Age(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Age(msgspec.Struct, frozen=True):
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """A read: when it was invoked, and when the write that it shows was invoked and acknowledged, all in ns."""
+    """A read: when it was invoked, and when the write that it shows was invoked and acknowledged, in rows."""
 
     f: str
     asked: float
@@ -64,9 +64,13 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class _Key:
-    """The writes of one key that may have happened, and the reads that show one of them."""
+    """The writes of one key that may have happened, and the reads that show one of them.
 
-    def __init__(self) -> None:
+    What comes before what is said by rows, since several of them may have the same time.
+    """
+
+    def __init__(self, time: Sequence[int]) -> None:
+        self._time = time
         self.writes: list[tuple[float, float]] = []
         self.reads: list[_Read] = []
 
@@ -97,9 +101,16 @@ class _Key:
             after = bisect_right(begun, since)
             may_be_over = since if under_way > 0 else begun[after] if after < len(begun) else math.inf
             may_follow = bisect_left(begun, read.asked) - bisect_right(ended, since) - is_shown
-            least, most = (max(0.0, read.asked - moment) for moment in (over, may_be_over))
-            found.append((read.f, least, most, followed, max(0, may_follow) if most else 0))
+            least, most = (self._age(read.asked, moment) for moment in (over, may_be_over))
+            may_follow = max(0, may_follow) if may_be_over < read.asked else 0
+            found.append((read.f, least, most, followed, may_follow))
         return found
+
+    def _age(self, asked: float, since: float) -> float:
+        """For how long something had been so, in ns."""
+        if since >= asked:
+            return 0.0
+        return max(0.0, float(self._time[int(asked)] - self._time[max(int(since), 0)]))
 
 
 def ages(reading: Reading, fresh: Collection[str] = ()) -> dict[str, Age]:
@@ -110,8 +121,8 @@ def ages(reading: Reading, fresh: Collection[str] = ()) -> dict[str, Age]:
         fresh: functions of reads that are linearizable: what one saw was the newest at some moment since it was asked.
     """
     keys: dict[int, _Key] = {}
-    _add_writes(reading, keys)
-    time = numbers(reading.table.column("time")).tolist()
+    time: list[int] = numbers(reading.table.column("time")).tolist()
+    _add_writes(reading, keys, time)
     calls, rows = reading.calls, reading.table.num_rows
     of_row = codes(reading.table.column("key"))[0].tolist()
     for op, source in enumerate(reading.source):
@@ -120,9 +131,9 @@ def ages(reading: Reading, fresh: Collection[str] = ()) -> dict[str, Age]:
         begun = ended = _BEFORE
         if source != INITIAL:
             end = calls.end[source]
-            begun, ended = time[calls.begin[source]], math.inf if end >= rows else time[end]
-        read = _Read(reading.f[op], time[calls.begin[op]], begun, ended)
-        keys.setdefault(of_row[calls.begin[op]], _Key()).reads.append(read)
+            begun, ended = calls.begin[source], math.inf if end >= rows else end
+        read = _Read(reading.f[op], calls.begin[op], begun, ended)
+        keys.setdefault(of_row[calls.begin[op]], _Key(time)).reads.append(read)
     found: dict[str, list[tuple[str, float, float, int, int]]] = {}
     for key in keys.values():
         for each in key.ages(fresh):
@@ -133,7 +144,7 @@ def ages(reading: Reading, fresh: Collection[str] = ()) -> dict[str, Age]:
 def _age(each: list[tuple[str, float, float, int, int]]) -> Age:
     return Age(
         len(each),
-        sum(least > 0 for _, least, *_ in each),
+        sum(followed > 0 for *_, followed, _ in each),
         round(max(least for _, least, *_ in each) / _S, 3),
         round(max(most for _, _, most, *_ in each) / _S, 3),
         max(writes for *_, writes, _ in each),
@@ -141,19 +152,19 @@ def _age(each: list[tuple[str, float, float, int, int]]) -> Age:
     )
 
 
-def _add_writes(reading: Reading, keys: dict[int, _Key]) -> None:
+def _add_writes(reading: Reading, keys: dict[int, _Key], time: Sequence[int]) -> None:
     """All writes that may have happened, also those that crashed and that no read showed."""
     table = reading.table
     calls = client_calls(table)
     of_f, names = codes(table.column("f"))
     writes = np.array([not is_read(name) for name in names], np.bool_)[of_f[calls.invoke]]
     chosen = np.flatnonzero(writes & ~calls.ended("fail"))
-    is_ok, time = calls.ended("ok"), numbers(table.column("time"))
+    is_ok = calls.ended("ok")
     of_row = codes(table.column("key"))[0]
     for call in chosen.tolist():
         invoke, complete = int(calls.invoke[call]), int(calls.complete[call])
-        end = float(time[complete]) if is_ok[call] and complete != OPEN else math.inf
-        keys.setdefault(int(of_row[invoke]), _Key()).writes.append((float(time[invoke]), end))
+        end = complete if is_ok[call] and complete != OPEN else math.inf
+        keys.setdefault(int(of_row[invoke]), _Key(time)).writes.append((invoke, end))
 
 
 def in_words(found: dict[str, Age]) -> str:

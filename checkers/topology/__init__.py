@@ -75,9 +75,15 @@ class TopologyChecker(OfOneRun):
         return (*MAKES, *REMOVES, CLAIM, DISCONNECT, OWN, LOOK, PROJECT)
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge one run."""
+        """Judge one run.
+
+        Raises:
+            UsageError: an option is unknown, or wrong.
+            HistoryFormatError: a value is none of its op.
+        """
         if unknown := sorted(set(options) - {"again"}):
             raise UsageError(f"checker topology takes the option again, not {', '.join(unknown)}.")
+        again = shapes.entities(options.get("again", ()))
         run = _Run(history)
         looked = [op for op in run.ops if _is_shown(op)]
         saw_bindings = sum(any(found[0] == "binding" for found in _entities(op)) for op in looked)
@@ -93,7 +99,7 @@ class TopologyChecker(OfOneRun):
         }
         findings = sorted(run.findings(), key=lambda finding: max(finding.rows))
         verdict = _JUDGE.key(None, history, findings, _praise(figures), figures, exercised=_is_exercised(figures))
-        if missing := run.not_again([id_of(entity) for entity in options.get("again", ())]):
+        if missing := run.not_again([id_of(entity) for entity in again]):
             sentence = (
                 f"It was not shown that every name can be declared again: no declaration of {words_for(missing[0])} at "
                 f"the end was acknowledged ({len(missing)} in all)."

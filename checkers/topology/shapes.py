@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from splitbrain.results.calls import cell, shaped
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 
 _Name: TypeAlias = str | int | bool | None
 _Entity: TypeAlias = Annotated[list[_Name], msgspec.Meta(min_length=2)]
@@ -74,6 +74,18 @@ def answered(table: pa.Table, f: str, row: int) -> Any:
     elif f == "project" and value is not None:
         _refuse_other_lengths(table, row, [*value["tree"], *value["tables"]])
     return value
+
+
+def entities(given: Any) -> list[list[Any]]:
+    """The entities of the option `again`.
+
+    Raises:
+        UsageError: it has others.
+    """
+    try:
+        return msgspec.convert(given, list[_Entity])
+    except msgspec.ValidationError as error:
+        raise UsageError(f"checker topology: again must be a list of entities ({error}).") from None
 
 
 def _refuse_other_lengths(table: pa.Table, row: int, entities: list[list[Any]]) -> None:

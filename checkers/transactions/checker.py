@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -37,6 +37,10 @@ _LISTED: Final = 20
 """The largest number of keys that a sentence or the evidence lists."""
 
 
+_Index: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,18}$")]
+_Place: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a history should satisfy, and what may be assumed of it.
 
@@ -52,7 +56,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sequential_keys: bool = False
     linearizable_keys: bool = False
     wfr_keys: bool = False
-    transaction_order: dict[str, int] | None = None
+    transaction_order: dict[_Index, _Place] | None = None
 
     @property
     def assumptions(self) -> Assumptions:

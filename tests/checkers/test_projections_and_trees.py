@@ -12,7 +12,7 @@ from splitbrain.checkers.projections import Projections
 from splitbrain.checkers.tree import OUTCOMES, TreeOutcomes
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.arrow import to_table
-from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.history import Op
 from tests.checkers.telemetry import row, told
 
@@ -238,3 +238,8 @@ def test_looking_up_a_key_that_was_written_often_costs_little() -> None:
     found = Projections().check(calls, told(*[{**each, "time": ns(4000)} for each in STARTED[-2:]]), {})
     assert found.figures["look_up"] == 4000
     assert process_time() - began_s < 4
+
+
+def test_an_option_for_trees_is_refused_as_there_is_none() -> None:
+    with pytest.raises(UsageError, match="floor"):
+        TreeOutcomes().check(history(*TREE), {"floor": 3})

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from splitbrain.checkers.replicas import Replicas
 from splitbrain.checkers.verdict import Verdict
-from splitbrain.results.arrow import to_table
+from splitbrain.results.arrow import from_table, to_table
+from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 
 OPTIONS = {"target": 3, "settle_s": 0, "quiet_s": 3}
@@ -93,6 +95,22 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
     "nothing happens": (REST, ()),
     "short": ([look("12", 0)] * 6, ("short",)),
     "as many as there are": ([look("12", 0, cluster="12")] * 6, ()),
+    "short, as a drained node takes none": (
+        [*(("drain", f"n{each}") for each in (3, 4, 5)), *[look("12", 0)] * 6],
+        (),
+    ),
+    "short, as one that may be drained takes none": (
+        [("drain?", "n3"), ("drain", "n4"), ("drain", "n5"), *[look("12", 0)] * 6],
+        (),
+    ),
+    "short, and one was revived": (
+        [*(("drain", f"n{each}") for each in (3, 4, 5)), ("revive", "n5"), *[look("12", 0)] * 6],
+        ("short",),
+    ),
+    "short, and one was revived perhaps": (
+        [*(("drain", f"n{each}") for each in (3, 4, 5)), ("revive?", "n5"), *[look("12", 0)] * 6],
+        (),
+    ),
     "two under way": (
         [look("1234", 2, change(2, "grow", 5, outcome=None), [change(1, "grow", 4, outcome=None)])],
         ("two",),
@@ -171,6 +189,25 @@ def test_a_run_is_a_pass_only_if_it_came_to_rest_and_a_replica_was_replaced() ->
     assert judged(("drain", "n1")).valid == "unknown"  # no look
 
 
+def at_once(seen: Line, *changed: Line) -> tuple[str, ...]:
+    """A look at the moment when it is asked for, whose answer comes last, and others that see what comes after that."""
+    asked = Op(index=0, time=0, process=7, type="invoke", f="look", key="q", node="n1")
+    before = [structs.replace(op, index=op.index + 1) for op in from_table(history(seen, *changed))]
+    late = Op(index=len(before) + 1, time=9 * S, process=7, type="ok", f="look", key="q", value=seen[1], node="n1")
+    return Replicas().check(to_table([asked, *before, late]), OPTIONS).anomalies
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made", "anomaly"),
+    [("1234", "124", change(1, "shrink", 3), "extra"), ("123", "1234", GROWN, "exceeds")],
+)
+def test_a_member_that_left_while_a_look_was_on_its_way_did_not_stay(
+    before: str, after: str, made: list[Any], anomaly: str
+) -> None:
+    assert at_once(look(before, 0), look(after, 1, None, [made], cluster="1245")) == ()
+    assert at_once(look(before, 0), look(after, 1, None, [made])) == (anomaly,)
+
+
 # --- a naive judge ----------------------------------------------------------------------------------------------------
 
 
@@ -244,3 +281,8 @@ def test_a_run_is_a_pass_also_if_a_fault_was_too_brief_for_a_replacement_and_the
     assert verdict.sentence.endswith("1 fault did not last for so long that a node counts as failed.")
     assert judged(look("123", 0), *brief).valid == "unknown"
     assert Replicas().check(history(look("123", 0), *brief), {**OPTIONS, "recovery_s": 3}).valid == "unknown"
+
+
+def test_an_option_that_it_does_not_know_is_refused() -> None:
+    with pytest.raises(UsageError, match="not quiet"):
+        Replicas().check(history(*REST), {**OPTIONS, "quiet": 3})

@@ -686,3 +686,9 @@ def test_thousands_of_changes_of_few_entities_cost_little() -> None:
     began_s = process_time()
     assert judge(script.ops).valid != "false"
     assert process_time() - began_s < 2
+
+
+@pytest.mark.parametrize("again", [5, [5], [[]], [["queue", "v", {"name": "q"}]]])
+def test_what_has_to_be_declared_again_must_be_entities(again: Any) -> None:
+    with pytest.raises(UsageError, match="again must be a list of entities"):
+        judge(made().ops, {"again": again})

@@ -137,6 +137,66 @@ def test_no_order_of_the_writes_makes_a_read_older_than_at_most_or_less_old_than
         assert found.at_least_writes <= len(later) <= found.at_most_writes
 
 
+def test_of_ops_at_the_same_time_the_order_in_the_history_counts() -> None:
+    script = Script()
+    for process, how, f, value in (
+        (0, "invoke", "read", None),
+        (0, "ok", "read", None),
+        (0, "invoke", "write", 1),
+        (0, "ok", "write", 1),
+        (0, "invoke", "write", 2),
+        (0, "ok", "write", 2),
+        (1, "invoke", "read-local", None),
+        (1, "ok", "read-local", None),
+    ):
+        time_s = 5.0 if f == "read-local" else 1.0
+        script.event(process, how, f, value, key="k", time_s=time_s)  # pyright: ignore[reportArgumentType]
+    found = ages(read(script.table(), options_of({})), ["read"])
+    assert found["read-local"] == Age(1, 1, 4.0, 4.0, 2, 2)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_a_register_really_showed_lies_within_the_bounds_also_where_much_happens_at_once(seed: int) -> None:
+    """Writes of unknown outcome took effect before, or never; `read` shows what is current, `read-local` anything."""
+    rng = random.Random(f"at once {seed}")
+    script, truth = Script(), dict[str, list[tuple[int, int, int]]]()
+    versions: list[tuple[int | None, int]] = [(None, -1)]
+    under_way: dict[int, tuple[str, int, int, int | None]] = {}
+    now, left, free = 0, rng.randint(4, 16), list(range(3))
+    while left or under_way:
+        now += rng.choice([0, 0, 1, 5])
+        if left and free and rng.random() < 0.5:
+            left, process = left - 1, free.pop()
+            f = rng.choice(["write", "write", "read", "read-local"])
+            value = left if f == "write" else None
+            script.event(process, "invoke", f, value, key="k", time_s=now)
+            under_way[process] = (f, left, now, None)
+        elif under_way:
+            process = rng.choice(list(under_way))
+            f, value, asked, shown = under_way.pop(process)
+            if shown is None:
+                happened = f != "write" or rng.random() < 0.9
+                if f == "write" and happened:
+                    versions.append((value, now))
+                last = len(versions) - 1
+                shown = rng.randint(0, last) if f == "read-local" else last
+                under_way[process] = (f, value, asked, shown if happened else -1)
+                continue
+            unknown = shown < 0 or (f == "write" and rng.random() < 0.1)
+            answer = value if f == "write" else versions[shown][0]
+            script.event(process, "info" if unknown else "ok", f, answer, key="k", time_s=now)
+            free.append(process + 3 if unknown else process)
+            if f != "write":
+                later = [at for _, at in versions[shown + 1 :]]
+                age = max(0, asked - later[0]) if later else 0
+                truth.setdefault(f, []).append((age, sum(at < asked for at in later), sum(at <= asked for at in later)))
+    for f, age in ages(read(script.table(), options_of({})), ["read"]).items():
+        oldest, fewest, most = (max(each) for each in zip(*truth[f], strict=True))
+        assert age.at_least_s <= oldest <= age.at_most_s
+        assert age.at_least_writes <= most
+        assert fewest <= age.at_most_writes
+
+
 def test_the_verdict_has_the_figure_says_it_and_the_report_reads_it() -> None:
     script = Script()
     script.call(0, "write", 1, key="k")

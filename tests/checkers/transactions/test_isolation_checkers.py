@@ -278,6 +278,9 @@ def test_typed_and_textual_transactions_are_the_same() -> None:
         ("list-append", {"consistency_models": ["serialisable"]}, UnknownNameError),
         ("list-append", {"anomalies": ["G7"]}, UnknownNameError),
         ("list-append", {"consistency_model": "serializable"}, UsageError),
+        ("rw-register", {"transaction_order": {"first": 1}}, UsageError),
+        ("rw-register", {"transaction_order": {"-1": 1}}, UsageError),
+        ("rw-register", {"transaction_order": {"0": 10**30}}, UsageError),
         ("rw-register", {}, HistoryFormatError),
     ],
 )
