@@ -141,7 +141,10 @@ class _Judge:
     def _rest(self, looks: list[Look]) -> tuple[int, int] | None:
         """From when to when, until the last look at a queue, nothing changed, without a fault, if that was long."""
         last = max(looks, key=lambda look: look.ended)
+        nodes = set(last.seen.cluster)
+        after = max((look.ended for look in looks if set(look.seen.cluster) != nodes), default=-1)
         same = [look for look in looks if look.seen.last == last.seen.last and look.seen.change is None]
+        same = [look for look in same if look.begun > after]  # a node that came or went changes what is wanted
         if last.seen.change is not None or not same:
             return None
         first = min(same, key=lambda look: look.begun)

@@ -111,6 +111,8 @@ CASES: dict[str, tuple[list[Line], tuple[str, ...]]] = {
         [*(("drain", f"n{each}") for each in (3, 4, 5)), ("revive?", "n5"), *[look("12", 0)] * 6],
         (),
     ),
+    "short, as a node has just left": ([*[look("123", 0)] * 6, look("123", 0, cluster="1245")], ()),
+    "short, as a node left long ago": ([look("123", 0), *[look("123", 0, cluster="1245")] * 6], ("short",)),
     "two under way": (
         [look("1234", 2, change(2, "grow", 5, outcome=None), [change(1, "grow", 4, outcome=None)])],
         ("two",),
