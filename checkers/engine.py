@@ -194,7 +194,7 @@ class Recorded:
         wrong: _Wrong = {}
         for part in self._parts(each, spec, wrong):
             if part.valid == "false" and not any(known.valid == "false" for known in parts):
-                yield part
+                yield left_out.plain([part])[0]
             parts.append(part)
         verdict = merge(each, spec, sorted(parts, key=by_key_order) if each.partition == "key" else parts)
         if wrong and verdict.valid != "false":
@@ -338,8 +338,7 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     try:
-        verdict = _answer(lambda: each.check(part, spec.options), spec, what, key)
-        return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, part)
+        return _answer(lambda: _checked(each, spec, part, each.check(part, spec.options)), spec, what, key)
     except UsageError:
         found = _violated_beside(each, spec, part) if getattr(each, "keys_apart", False) else None
         if found is None:
@@ -363,6 +362,10 @@ def _violated_beside(each: Checker, spec: CheckerSpec, history: pa.Table) -> Ver
     return msgspec.structs.replace(verdict, sentence=f"{verdict.sentence}{_beside(wrong)}")
 
 
+_WRONG_KEYS: Final = 100
+"""Beside more keys that cannot be judged no violation is looked for."""
+
+
 def _wrong_keys(each: Checker, spec: CheckerSpec, history: pa.Table) -> _Wrong:
     """The keys that cannot be judged by themselves, in order; none if there is one key, or an option is wrong."""
     wrong: _Wrong = {}
@@ -379,6 +382,8 @@ def _wrong_keys(each: Checker, spec: CheckerSpec, history: pa.Table) -> _Wrong:
         except UsageError as error:
             if len(some) == 1:
                 wrong[some[0]] = error
+                if len(wrong) > _WRONG_KEYS:  # it is rather the checker that is wrong: looking on costs too much
+                    return {}
                 continue
             one, other = some[: len(some) // 2], some[len(some) // 2 :]
             groups += [(without_keys(table, set(other)), one), (without_keys(table, set(one)), other)]
@@ -457,8 +462,9 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
     if not telemetry_rows.num_rows and getattr(each, "needs_telemetry", False):
         return _without_telemetry(spec)
     what = f"judging {counted(history.num_rows, 'row')} of the history and {telemetry_rows.num_rows} of telemetry"
-    verdict = _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
-    return verdict if _CRASHES in verdict.evidence else left_out.of_part(each, spec.options, verdict, history)
+    return _answer(
+        lambda: _checked(each, spec, history, each.check(history, telemetry_rows, spec.options)), spec, what, None
+    )
 
 
 def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str | None) -> Verdict:
@@ -474,6 +480,11 @@ def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str
     except (Exception, SystemExit) as error:
         return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
+
+
+def _checked(each: AnyChecker, spec: CheckerSpec, history: pa.Table, verdict: Any) -> Verdict:
+    """What a checker returned, with what it left out."""
+    return left_out.of_part(each, spec.options, _returned(spec, verdict), history)
 
 
 def _returned(spec: CheckerSpec, verdict: Any, method: str = "") -> Verdict:

@@ -70,7 +70,7 @@ def _named(f: str) -> str:
 
 def of_part(checker: Any, options: Mapping[str, Any], verdict: Verdict, history: pa.Table) -> Verdict:
     """A checker's verdict on a part of a history, with what it left out of it: `merged` makes that known."""
-    if not isinstance(checker, OfFunctions):
+    if not isinstance(checker, OfFunctions) or not callable(checker.functions):  # a plug-in may have its own such name
         return verdict
     calls, known = calls_by_function(history), checker.functions(options)
     others = {f: count for f, count in calls.items() if f not in known}

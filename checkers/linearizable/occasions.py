@@ -49,10 +49,11 @@ def could_be_wrong(ops: Ops, model: Model) -> bool:
 
 def _says_something(model: Model, op: Transition) -> bool:
     """Whether the model looks at the answer of an op."""
-    state = model.init()
-    return op.result is not UNKNOWN and (
-        model.step(state, op.f, op.value, op.result) is IMPOSSIBLE
-        or model.step(state, op.f, op.value, _OTHER) is IMPOSSIBLE
+    state, answers = model.init(), [op.result, _OTHER]
+    if isinstance(op.result, bool):  # a model may look at these two alone
+        answers.append(not op.result)
+    return op.result is not UNKNOWN and any(
+        model.step(state, op.f, op.value, answer) is IMPOSSIBLE for answer in answers
     )
 
 

@@ -62,7 +62,6 @@ class TotalQueue(OfOneRun):
 
     name = "queue"
     partition: Partition = "run"
-    keys_apart = True
     counts_ops = True
 
     def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:

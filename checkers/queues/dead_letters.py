@@ -67,7 +67,6 @@ class DeadLetters(OfOneRun):
 
     name = "dead-letter"
     partition: Partition = "run"
-    keys_apart = True
     counts_ops = True
 
     def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:

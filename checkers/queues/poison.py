@@ -49,7 +49,6 @@ class Poison(OfOneRun):
 
     name = "poison"
     partition: Partition = "run"
-    keys_apart = True
     counts_ops = True
 
     def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from splitbrain.checkers import engine
+from splitbrain.checkers import engine, left_out
 from splitbrain.checkers.isolation.confined import Stopped
 from splitbrain.checkers.isolation.judging import Job, Judge, Opened, judge, judged, lasting
 from splitbrain.checkers.isolation.judging import Judged as OfJob
@@ -356,7 +356,7 @@ class _Merge(Job, Opened):
             parts = hot_keys.whole([*given, *self._of_nothing(spec)], hot)
             wrong = next((part for part in parts if part.valid == "false"), None)
             if wrong is not None:
-                yield wrong
+                yield left_out.plain([wrong])[0]
             merged = engine.merge(checker(spec.name), spec, sorted(parts, key=engine.by_key_order))
             yield hot_keys.with_hot_keys(merged, hot)
         except UsageError as error:

@@ -47,7 +47,6 @@ class StreamChecker(OfOneRun):
 
     name = "stream"
     partition: Partition = "run"
-    keys_apart = True
     counts_ops = True
 
     def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:

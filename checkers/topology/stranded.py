@@ -33,17 +33,17 @@ def stranded(history: pa.Table, ops: Sequence[Answered]) -> Iterator[Finding]:
     healed_ns = _healed_ns(history)
     if healed_ns is None:
         return
-    time, ends = ints(history, "time"), _ends(ops)
+    time, ends, claims = ints(history, "time"), _ends(ops), _claims(ops)
     found = set[tuple[str, str]]()
     for op in ops:
         if op.f != CLAIM or op.type != "fail" or op.error.partition(":")[0] != "resource_locked":
             continue
         v, q = op.asked
-        free_ns = _free_ns([each for each in ops if _may_have_made(each, op)], ends, time)
-        if (v, q) in found or free_ns is None:
-            continue
         begun_ns = int(time[op.invoke])
-        if begun_ns - max(free_ns, healed_ns) >= STRANDED_S * 1e9:
+        if (v, q) in found or begun_ns - healed_ns < STRANDED_S * 1e9:
+            continue
+        free_ns = _free_ns([each for each in claims.get((v, q), ()) if each.invoke < op.complete], ends, time)
+        if free_ns is not None and begun_ns - free_ns >= STRANDED_S * 1e9:
             found.add((v, q))
             ago_s = (begun_ns - free_ns) / 1e9
             yield Finding(
@@ -61,14 +61,14 @@ def _healed_ns(history: pa.Table) -> int | None:
     return next((op.time for op, usable in notes if usable.seconds is not None), None)
 
 
-def _may_have_made(claim: Answered, refused: Answered) -> bool:
-    """Whether this claim may have made the queue that another one was refused."""
-    return (
-        claim.f == CLAIM
-        and claim.type != "fail"
-        and claim.invoke < refused.complete
-        and list(claim.asked) == list(refused.asked)
-    )
+def _claims(ops: Iterable[Answered]) -> Mapping[tuple[str, str], list[Answered]]:
+    """The claims that may have made each queue."""
+    found: dict[tuple[str, str], list[Answered]] = {}
+    for op in ops:
+        if op.f == CLAIM and op.type != "fail":
+            v, q = op.asked
+            found.setdefault((v, q), []).append(op)
+    return found
 
 
 def _ends(ops: Iterable[Answered]) -> Mapping[int, list[tuple[int, int]]]:

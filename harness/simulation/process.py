@@ -241,6 +241,8 @@ class GatedTimer:
             try:
                 callback()
             except Exception as error:
+                if not self._process.alive():
+                    raise
                 self._process.end(error)
 
 

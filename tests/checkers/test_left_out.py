@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from splitbrain.checkers import engine, left_out
+from splitbrain.checkers.counter import CounterChecker
 from splitbrain.checkers.coverage.judged import OF_THE_RUN
 from splitbrain.checkers.registry import CHECKERS, checker
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
@@ -127,3 +129,49 @@ def test_a_violation_keeps_its_sentence() -> None:
 )
 def test_words(others: dict[str, int], said: str) -> None:
     assert left_out.words(others) == said
+
+
+class NamesThem:
+    """A checker of one's own with an attribute of that name, which is none of this."""
+
+    name, partition = "names-them", "run"
+    functions = ("read",)
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        return Verdict(checker=self.name, valid="true", algorithm="none", sentence="Good.")
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        [verdict] = verdicts
+        return verdict
+
+
+class Fails(NamesThem):
+    """One whose method fails."""
+
+    def functions(self, options: Mapping[str, Any]) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise KeyError("read")
+
+
+def test_a_checker_of_ones_own_that_breaks_over_its_functions_hides_nothing() -> None:
+    script = Script()
+    script.call(0, "write", 1, key="k")
+    script.call(0, "read", None, 2, key="k")
+    specs = [CheckerSpec(f"{__name__}:NamesThem"), CheckerSpec(f"{__name__}:Fails")]
+    named, fails, found = engine.judge_each(
+        script.table(), [*specs, CheckerSpec("linearizable", {"model": "register"})]
+    )
+    assert (named.valid, named.sentence, named.inconclusive) == ("true", "Good.", ())
+    assert fails.valid == "unknown"
+    assert "KeyError" in fails.sentence
+    assert found.valid == "false"
+
+
+def test_a_violation_that_is_known_early_has_the_figures_of_its_checker_alone() -> None:
+    script = Script()
+    script.call(0, "increment", 1, 7, key="k")
+    script.call(0, "frob", 1, key="k")
+    recorded = engine.Recorded(script.table(), None)
+    early, last = recorded.answers(CheckerSpec("counter"))
+    assert (early.valid, last.valid) == ("false", "false")
+    assert last.figures[left_out.NOT_JUDGED] == {"frob": 1}
+    assert {*early.figures} == {*CounterChecker().check(script.table(), {}).figures}

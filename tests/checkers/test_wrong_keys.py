@@ -19,7 +19,6 @@ Calls = Sequence[tuple[str, Any, Any]]
 
 GOOD, BAD, WRONG = "good", "bad", "wrong"
 
-LIMIT = {"limit": 1}
 FIELDS: dict[str, tuple[Mapping[str, Any], Calls, Calls]] = {
     "linearizable": ({"model": "register"}, [("write", 1, 1), ("read", None, 2)], [("swap", 1, 1)]),
     "counter": ({}, [("increment", 1, 7)], [("increment", "x", 1)]),
@@ -28,11 +27,6 @@ FIELDS: dict[str, tuple[Mapping[str, Any], Calls, Calls]] = {
     "monotonic": ({}, [("increment", 0, [5])], [("increment", 0, ["x"])]),
     "g2": ({}, [("insert", [1, None], [1, None]), ("insert", [None, 2], [None, 2])], []),
     "set": ({}, [("add", 1, 1), ("read", None, [])], [("add", 1, 1), ("read", None, ["x"])]),
-    "queue": ({}, [("enqueue", 1, 1), ("dequeue", None, 7)], [("enqueue", "x", "x")]),
-    "single-active": ({}, [("enqueue", 1, 1), ("consume", None, 7)], [("enqueue", "x", "x")]),
-    "poison": (LIMIT, [("enqueue", 1, 1), ("consume", None, {"value": 7})], [("enqueue", "x", "x")]),
-    "dead-letter": (LIMIT, [("enqueue", 1, 1), ("consume", None, {"value": 7, "did": "ack"})], [("enqueue", "x", "x")]),
-    "stream": ({}, [("publish", 1, 0), ("fetch", 0, {"values": [7], "end": 1})], [("publish", "x", 0)]),
     "bank": ({"total": 10}, [("read", None, {"0": 9})], [("read", None, {"0": 9.5})]),
 }
 """By checker its options, the ops of a key that is violated, and those of one that cannot be judged."""
@@ -120,3 +114,34 @@ def test_ops_in_memory_are_judged_likewise(order: tuple[str, str]) -> None:
     assert "Not judged: model 'register' does not know 'swap'" in found.sentence
     with pytest.raises(UsageError, match="does not know 'swap'"):
         check_ops(script("linearizable", order, violated=False).ops, "register")
+
+
+def test_a_queue_is_not_judged_without_the_ops_of_others_which_say_where_nodes_and_consumers_are() -> None:
+    """Without queue b, n2 would not be known, which has not found queue a empty; nor that a consumer has left."""
+    drained = Script(nodes=2)
+    drained.call(0, "enqueue", 1, key="a")
+    drained.call(0, "dequeue", key="a")
+    drained.call(0, "drain", result=[], key="a")
+    taken = Script()
+    for value in (1, 2, 3):
+        taken.call(0, "enqueue", value, key="a")
+    taken.call(1, "consume", result=1, key="a")
+    taken.call(1, "consume", how="fail", key="b")
+    taken.call(2, "consume", result=2, key="a")
+    taken.call(1, "consume", result=3, key="a")
+    for name, history in (("queue", drained), ("single-active", taken)):
+        for _ in range(2):
+            history.call(3, "enqueue", 9, key="b")
+        with pytest.raises(UsageError, match="put the same value into one queue"):
+            engine.judge(history.table(), [CheckerSpec(name)])
+
+
+def test_so_many_wrong_keys_are_an_error_at_once() -> None:
+    name, found = "set", Script()
+    for number in range(200):
+        for f, value, result in WITH_WRONG[name][2]:
+            found.call(0, f, value, result, key=f"k{number}")
+    for f, value, result in WITH_WRONG[name][1]:
+        found.call(0, f, value, result, key="z")
+    with pytest.raises(UsageError):
+        judge_one(name, found)

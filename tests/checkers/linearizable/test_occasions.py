@@ -93,6 +93,13 @@ def test_one_op_that_could_have_been_wrong_is_enough(model: str) -> None:
     assert (judged(model, TESTED[model]).valid, judged(model, TESTED[model]).inconclusive) == ("true", ())
 
 
+@pytest.mark.parametrize(("f", "wrong"), [("add", False), ("remove", True)])
+def test_an_answer_of_which_the_other_one_is_impossible_could_have_been_wrong(f: str, wrong: bool) -> None:
+    assert judged("set", [(f, 1, wrong)]).valid == "false"
+    found = judged("set", [(f, 1, not wrong)])
+    assert (found.valid, found.inconclusive) == ("true", ())
+
+
 @pytest.mark.parametrize("model", sorted({*UNTESTED} & {*TESTED}))
 def test_one_key_of_which_something_was_read_is_enough(model: str) -> None:
     for keys in ([UNTESTED[model], TESTED[model]], [TESTED[model], UNTESTED[model]]):

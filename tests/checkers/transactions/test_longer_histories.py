@@ -158,7 +158,7 @@ def loose(rng: random.Random, size: int) -> list[Txn]:
 
 @dataclass(frozen=True)
 class _Read:
-    """By whom, where, of which key, and by whom it was written; -1: it was there at first."""
+    """Who reads, where, which key, and who wrote that; -1: it was there at first."""
 
     reader: int
     at: int
